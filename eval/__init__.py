@@ -1,0 +1,1 @@
+"""Evaluation: agents over episodes, metrics, statistics, figures and videos."""

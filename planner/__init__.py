@@ -1,0 +1,1 @@
+"""Symbolic planning: domain, problems, search, PDDL. Knows nothing of simulators."""

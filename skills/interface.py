@@ -1,0 +1,81 @@
+"""The one interface of scripted and learned skills: reset, act, done."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tpsrl.sim.door import Simulator
+
+SkillName = Literal[
+    "navigate",
+    "pick",
+    "place",
+    "open_cab",
+    "close_cab",
+    "open_fridge",
+    "close_fridge",
+    "reset_arm",
+    "wait",
+]
+
+
+@dataclass(frozen=True)
+class SkillCall:
+    """One grounded use of a skill.
+
+    Attributes:
+        skill: which skill.
+        target: index into ``Episode.targets`` of the object concerned, ``None`` if none is.
+        place: navigate: ``"start"``, ``"goal"`` (where the target lies, where it belongs) or
+            ``"receptacle"`` (the handle of ``joint``).
+        joint: furniture joint to open, close or drive to, e.g. ``"fridge/top_door"``.
+        steps: for ``wait``.
+    """
+
+    skill: SkillName
+    target: int | None = None
+    place: Literal["start", "goal", "receptacle"] | None = None
+    joint: str | None = None
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class SkillStatus:
+    """How a running skill sees itself.
+
+    Attributes:
+        done: it says that it has finished (never a claim of success).
+        failed: it gave up; ``reason`` says why in a few words.
+    """
+
+    done: bool = False
+    failed: bool = False
+    reason: str = ""
+
+
+class Skill(ABC):
+    """A skill in one world. An instance serves one world at a time.
+
+    Attributes:
+        name: which skill.
+        privileged: it reads simulator state that a robot could not sense.
+    """
+
+    name: SkillName
+    privileged: bool
+
+    @abstractmethod
+    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
+        """Start the skill from the present state of the world."""
+
+    @abstractmethod
+    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
+        """Return the next (10,) float64 robot action in [-1, 1] (see ``Simulator.step``)."""
+
+    @abstractmethod
+    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
+        """Say whether the skill has finished, judged on the present state."""

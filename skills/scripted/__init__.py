@@ -1,0 +1,1 @@
+"""Scripted skills: privileged state, inverse kinematics, geodesic paths."""

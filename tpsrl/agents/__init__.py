@@ -1,0 +1,1 @@
+"""Agents that solve whole scenarios: planner, executor and skills put together."""

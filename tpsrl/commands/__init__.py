@@ -1,0 +1,1 @@
+"""Command modules: each has ``HELP`` and ``run(overrides)``."""

@@ -1,0 +1,1 @@
+"""The Fetch robot: constants of the benchmark's contract and its kinematic model."""

@@ -1,0 +1,1 @@
+"""The apartment: furniture, walls, layouts and objects, described without any engine."""

@@ -1,0 +1,1 @@
+"""The simulator door and the engines behind it."""
