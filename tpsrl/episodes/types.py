@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,3 +74,27 @@ class Episode:
     markers: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)
     start: np.ndarray | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EpisodeSet:
+    """The episodes of one file, in its order.
+
+    Attributes:
+        episodes: all episodes; their ids are unique.
+        extra: top-level fields of the file other than ``episodes``.
+        source: file it was read from, for messages; ``""`` if made in memory.
+    """
+
+    episodes: tuple[Episode, ...]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def __getitem__(self, index: int) -> Episode:
+        return self.episodes[index]
+
+    def __iter__(self) -> Iterator[Episode]:
+        return iter(self.episodes)
