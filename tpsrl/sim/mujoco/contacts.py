@@ -1,0 +1,44 @@
+"""Contact force on the robot."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+from tpsrl.sim.mujoco.model import ModelIndex
+
+MIN_FORCE = 20.0
+"""Smaller increases of force are not accumulated, N (habitat-lab ``min_force``)."""
+
+
+def robot_force(model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex) -> float:
+    """Return the largest normal force of all contacts of the robot, N."""
+    largest = 0.0
+    wrench = np.zeros(6)
+    for contact in _robot_contacts(data, index):
+        mujoco.mj_contactForce(model, data, int(contact), wrench)
+        largest = max(largest, float(wrench[0]))
+    return largest
+
+
+def robot_touches(data: mujoco.MjData, index: ModelIndex) -> bool:
+    """Return whether any contact of the robot is closed (distance below zero)."""
+    contacts = _robot_contacts(data, index)
+    return bool(len(contacts)) and bool(np.any(data.contact.dist[contacts] < 0.0))
+
+
+def suction_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:
+    """Return (k,) geom ids that touch the cup or lie within its sensing gap, nearest first."""
+    if data.ncon == 0:
+        return np.zeros(0, dtype=np.int64)
+    geoms = data.contact.geom
+    on_cup = geoms == index.suction_geom
+    rows = np.flatnonzero(on_cup.any(axis=1))
+    order = rows[np.argsort(data.contact.dist[rows], kind="stable")]
+    return np.where(on_cup[order, 0], geoms[order, 1], geoms[order, 0])
+
+
+def _robot_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:
+    if data.ncon == 0:
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(index.robot_geom[data.contact.geom].any(axis=1))

@@ -1,0 +1,325 @@
+"""The default engine: MuJoCo on the CPU, one or a few worlds in a process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError, nearest
+from tpsrl.robot import fetch
+from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.objects import object_types
+from tpsrl.sim.door import ACTION_DIM, EngineInfo, SceneInfo, SimState, Simulator, Snapshot
+from tpsrl.sim.mujoco.model import build
+from tpsrl.sim.mujoco.render import Renderer
+from tpsrl.sim.mujoco.world import World
+from tpsrl.sim.scene_info import SceneLibrary
+
+DEFAULT_POOL = {
+    "002_master_chef_can": 5,
+    "003_cracker_box": 5,
+    "004_sugar_box": 5,
+    "005_tomato_soup_can": 5,
+    "007_tuna_fish_can": 5,
+    "008_pudding_box": 5,
+    "009_gelatin_box": 5,
+    "010_potted_meat_can": 5,
+    "024_bowl": 5,
+    "013_apple": 1,
+}
+"""Bodies compiled in from the start; a pool that is too small for an episode grows."""
+
+
+class MujocoSimulator(Simulator):
+    """MuJoCo behind the simulator door.
+
+    Args:
+        num_envs: worlds in this process, stepped one after the other.
+        depth: pixels of the square head depth picture; ``None`` renders none, which is what
+            scripted agents and the episode generator want.
+        pool: object type -> bodies to compile in.
+
+    Raises:
+        UserError: pictures are wanted and no OpenGL library works.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        depth: int | None = 128,
+        pool: Mapping[str, int] | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise UserError(f"num_envs is {num_envs}; it must be at least 1.")
+        self.num_envs = num_envs
+        self.info = EngineInfo("mujoco", mujoco.__version__, fetch.CONTROL_HZ, fetch.PHYSICS_HZ)
+        self._types = object_types()
+        self._library = SceneLibrary(load_apartment())
+        self._pool = dict(DEFAULT_POOL if pool is None else pool)
+        self._depth_size = depth
+        self._renderer: Renderer | None = None
+        self._worlds = self._build(num_envs)
+        index = self._worlds[0].index
+        self.joint_names = index.joint_names
+        self.joint_ranges = self._worlds[0].model.jnt_range[index.joint_ids].copy()
+        self.marker_names = tuple(index.markers)
+        self.marker_joints = tuple(joint for joint, _, _ in index.markers.values())
+        size = depth or 1
+        self._depth = np.zeros((num_envs, size, size, 1), dtype=np.float32)
+        self._state: SimState | None = None
+
+    def reset(
+        self,
+        episodes: Sequence[Episode],
+        seeds: Sequence[int],
+        env_ids: Sequence[int] | None = None,
+    ) -> None:
+        """See :meth:`Simulator.reset`."""
+        ids = self._ids(env_ids)
+        if not len(ids) == len(episodes) == len(seeds):
+            raise UserError(
+                f"reset got {len(episodes)} episodes and {len(seeds)} seeds for {len(ids)} worlds;"
+                " give one of each per world."
+            )
+        for env_id, episode, seed in zip(ids, episodes, seeds, strict=True):
+            self._check(episode)
+            scene = self._library.scene(episode.layout)
+            if not self._worlds[env_id].fits(episode):
+                self._grow(env_id, episode)
+            self._worlds[env_id].load(episode, scene, int(seed))
+            self._look(env_id)
+        self._state = None
+
+    def step(self, actions: Any) -> None:
+        """See :meth:`Simulator.step`."""
+        actions = np.asarray(actions, dtype=np.float64)
+        if actions.shape != (self.num_envs, ACTION_DIM):
+            raise UserError(
+                f"actions have shape {actions.shape}; ({self.num_envs}, {ACTION_DIM}) is needed."
+            )
+        if not np.all(np.isfinite(actions)):
+            raise UserError("actions hold NaN or infinity; check the policy that made them.")
+        for env_id, world in enumerate(self._worlds):
+            world.step(actions[env_id])
+            self._look(env_id)
+            world.integrate()
+            if world.count.diverged:
+                self._look(env_id)
+        self._state = None
+
+    def state(self) -> SimState:
+        """See :meth:`Simulator.state`."""
+        if self._state is None:
+            self._state = _gather(self._worlds)
+        return self._state
+
+    def depth(self) -> np.ndarray:
+        """See :meth:`Simulator.depth`.
+
+        Raises:
+            UserError: this simulator was made with ``depth=None``.
+        """
+        if self._depth_size is None:
+            raise UserError("This simulator renders no depth; make it with depth=128.")
+        return self._depth.copy()
+
+    def render(self, camera: str, env_id: int = 0, **options: Any) -> np.ndarray:
+        """See :meth:`Simulator.render`."""
+        world = self._worlds[env_id]
+        mujoco.mj_kinematics(world.model, world.data)
+        mujoco.mj_camlight(world.model, world.data)
+        return self._graphics().colour(
+            world.model,
+            world.data,
+            camera,
+            int(options.pop("width", 640)),
+            int(options.pop("height", 480)),
+            options.pop("boxes", ()),
+        )
+
+    def scene(self, env_id: int = 0) -> SceneInfo:
+        """See :meth:`Simulator.scene`."""
+        scene = self._worlds[env_id].scene
+        if scene is None:
+            raise UserError("The world holds no episode yet; call reset first.")
+        return scene
+
+    def episode(self, env_id: int = 0) -> Episode:
+        """See :meth:`Simulator.episode`."""
+        episode = self._worlds[env_id].episode
+        if episode is None:
+            raise UserError("The world holds no episode yet; call reset first.")
+        return episode
+
+    def capture(self, env_id: int = 0) -> Snapshot:
+        """See :meth:`Simulator.capture`."""
+        data = self._worlds[env_id].capture()
+        return Snapshot("mujoco", {**data, "depth": self._depth[env_id].copy()})
+
+    def restore(self, snapshot: Snapshot, env_id: int = 0) -> None:
+        """See :meth:`Simulator.restore`."""
+        if snapshot.engine != "mujoco":
+            raise UserError(f"A snapshot of engine '{snapshot.engine}' cannot go into MuJoCo.")
+        episode = snapshot.data["episode"]
+        if not self._worlds[env_id].fits(episode):
+            self._grow(env_id, episode)
+        self._worlds[env_id].restore(snapshot.data)
+        self._depth[env_id] = snapshot.data["depth"]
+        self._state = None
+
+    def set_base(self, pose: Any, env_ids: Sequence[int] | None = None) -> None:
+        """See :meth:`Simulator.set_base`."""
+        for env_id, row in zip(self._ids(env_ids), np.atleast_2d(pose), strict=True):
+            self._worlds[env_id].set_base(row)
+            self._look(env_id)
+        self._state = None
+
+    def set_arm(self, qpos: Any, env_ids: Sequence[int] | None = None) -> None:
+        """See :meth:`Simulator.set_arm`."""
+        for env_id, row in zip(self._ids(env_ids), np.atleast_2d(qpos), strict=True):
+            self._worlds[env_id].set_arm(row)
+            self._look(env_id)
+        self._state = None
+
+    def set_joint(self, name: str, value: float, env_ids: Sequence[int] | None = None) -> None:
+        """See :meth:`Simulator.set_joint`."""
+        if name not in self.joint_names:
+            raise UserError(f"Unknown furniture joint '{name}'{nearest(name, self.joint_names)}")
+        for env_id in self._ids(env_ids):
+            self._worlds[env_id].set_joint(name, value)
+            self._look(env_id)
+        self._state = None
+
+    def set_object(self, index: int, pos: Any, quat: Any, env_id: int = 0) -> None:
+        """See :meth:`Simulator.set_object`."""
+        self._worlds[env_id].set_object(index, np.asarray(pos), np.asarray(quat))
+        self._look(env_id)
+        self._state = None
+
+    def snap_object(self, index: int, env_id: int = 0) -> None:
+        """See :meth:`Simulator.snap_object`."""
+        self._worlds[env_id].snap(index)
+        self._look(env_id)
+        self._state = None
+
+    def release(self, env_ids: Sequence[int] | None = None) -> None:
+        """See :meth:`Simulator.release`."""
+        for env_id in self._ids(env_ids):
+            self._worlds[env_id].suction.release()
+        self._state = None
+
+    def robot_contacts(self, env_id: int = 0) -> bool:
+        """See :meth:`Simulator.robot_contacts`."""
+        return self._worlds[env_id].touches()
+
+    def settle(self, seconds: float, env_id: int = 0) -> None:
+        """See :meth:`Simulator.settle`."""
+        self._worlds[env_id].settle(seconds)
+        self._look(env_id)
+        self._state = None
+
+    @property
+    def divergences(self) -> list[dict[str, object]]:
+        """Every world that diverged so far: episode, layout, seed and step."""
+        return [event for world in self._worlds for event in world.count.divergences]
+
+    def close(self) -> None:
+        """See :meth:`Simulator.close`."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    def _ids(self, env_ids: Sequence[int] | None) -> list[int]:
+        return list(range(self.num_envs)) if env_ids is None else [int(i) for i in env_ids]
+
+    def _check(self, episode: Episode) -> None:
+        where = f"episode '{episode.episode_id}'"
+        for item in episode.objects:
+            if item.type not in self._types:
+                hint = nearest(item.type, self._types)
+                raise UserError(f"{where}: unknown object '{item.type}'{hint}")
+        for name in episode.joints:
+            if name not in self.joint_names:
+                hint = nearest(name, self.joint_names)
+                raise UserError(f"{where}: unknown furniture joint '{name}'{hint}")
+        self._library.check(episode.layout, where)
+
+    def _build(self, count: int) -> list[World]:
+        import copy
+
+        model, index = build(self._library.apartment, self._types, self._pool)
+        models = [model] + [copy.copy(model) for _ in range(count - 1)]
+        return [World(m, index, self._types) for m in models]
+
+    def _grow(self, env_id: int, episode: Episode) -> None:
+        """Recompile one world with a pool that holds the episode's objects too."""
+        need: dict[str, int] = {}
+        for item in episode.objects:
+            need[item.type] = need.get(item.type, 0) + 1
+        for name, count in need.items():
+            self._pool[name] = max(self._pool.get(name, 0), count)
+        divergences = self._worlds[env_id].count.divergences
+        self._worlds[env_id] = self._build(1)[0]
+        self._worlds[env_id].count.divergences.extend(divergences)
+
+    def _graphics(self) -> Renderer:
+        if self._renderer is None:
+            self._renderer = Renderer(self._worlds[0].model, self._depth_size or 128)
+        return self._renderer
+
+    def _look(self, env_id: int) -> None:
+        if self._depth_size is None:
+            return
+        world = self._worlds[env_id]
+        self._depth[env_id] = self._graphics().depth(world.model, world.data)
+
+
+def _gather(worlds: Sequence[World]) -> SimState:
+    """Batch the worlds' states."""
+    most = max(len(w.object_bodies) for w in worlds)
+    rows = [_row(w, most) for w in worlds]
+    return SimState(**{key: np.stack([row[key] for row in rows]) for key in rows[0]})
+
+
+def _row(world: World, most: int) -> dict[str, Any]:
+    data, index, count = world.data, world.index, world.count
+    bodies = world.object_bodies
+    object_pos = np.full((most, 3), np.nan)
+    object_quat = np.full((most, 4), np.nan)
+    object_pos[: len(bodies)] = data.xpos[bodies]
+    object_quat[: len(bodies)] = _positive(data.xquat[bodies])
+    held = np.flatnonzero(bodies == world.suction.held_body)
+    ee_quat = np.empty(4)
+    mujoco.mju_mat2Quat(ee_quat, data.site_xmat[index.ee_site])
+    markers = [world.suction.marker_position(k) for k in range(len(index.markers))]
+    return {
+        "base_pose": world.base.copy(),
+        "arm_qpos": data.qpos[index.arm_qpos],
+        "arm_qvel": data.qvel[index.arm_dof],
+        "arm_target": data.ctrl.copy(),
+        "ee_pos": data.site_xpos[index.ee_site].copy(),
+        "ee_quat": _positive(ee_quat[None])[0],
+        "held_object": np.int64(held[0] if world.suction.held_body >= 0 and len(held) else -1),
+        "held_marker": np.int64(world.suction.held_marker),
+        "hold_violation": np.bool_(count.violation),
+        "object_pos": object_pos,
+        "object_quat": object_quat,
+        "joint_pos": data.qpos[world.model.jnt_qposadr[index.joint_ids]],
+        "link_pos": data.xpos[index.joint_bodies].copy(),
+        "link_quat": _positive(data.xquat[index.joint_bodies]),
+        "marker_pos": np.array(markers).reshape(-1, 3),
+        "force": np.float64(count.force),
+        "force_sum": np.float64(count.force_sum),
+        "step_count": np.int64(count.steps),
+        "diverged": np.bool_(count.diverged),
+    }
+
+
+def _positive(quats: np.ndarray) -> np.ndarray:
+    """Return (k, 4) quaternions with w >= 0."""
+    return np.where(quats[:, :1] < 0, -quats, quats)

@@ -1,0 +1,203 @@
+"""Pictures of a world: head depth for policies, colour for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mujoco
+import numpy as np
+
+from tpsrl.errors import UserError
+from tpsrl.robot import fetch
+from tpsrl.sim.mujoco.model import GROUP_BOTH, GROUP_COLOUR, GROUP_DEPTH
+from tpsrl.sim.mujoco.opengl import open_context
+from tpsrl.sim.mujoco.robot import GROUP_COLLISION
+
+CAMERAS = ("third_person", "head", "arm", "overview")
+Box = tuple[Sequence[float], Sequence[float], Sequence[float]]
+
+_MAX_GEOMS = 2000
+_EDGES = [(a, a | bit) for a in range(8) for bit in (1, 2, 4) if not a & bit]
+
+
+class Renderer:
+    """One graphics context for all worlds of a simulator; they share their meshes.
+
+    Args:
+        model: any of the worlds' models.
+        depth_size: pixels of the square depth picture.
+
+    Raises:
+        UserError: no OpenGL library works.
+    """
+
+    def __init__(self, model: mujoco.MjModel, depth_size: int) -> None:
+        self._gl = open_context(1280, 960)
+        self._size = depth_size
+        self._scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
+        self._camera = mujoco.MjvCamera()
+        self._depth_context: mujoco.MjrContext | None = None
+        self._colour_context: mujoco.MjrContext | None = None
+        self._near = float(model.vis.map.znear * model.stat.extent)
+        self._far = float(model.vis.map.zfar * model.stat.extent)
+        self._buffer = np.empty((depth_size, depth_size), dtype=np.float32)
+        self._depth_option = _option(GROUP_BOTH, GROUP_DEPTH)
+        # Convex hulls of the robot's links have a tenth of the triangles and look the same here.
+        self._depth_option.flags[mujoco.mjtVisFlag.mjVIS_CONVEXHULL] = 1
+        self._colour_option = _option(GROUP_BOTH, GROUP_COLOUR)
+
+    def depth(self, model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
+        """Return (size, size, 1) float32 head depth in [0, 1], 1 = 10 m."""
+        context = self._use_depth(model)
+        self._fixed_camera(model, "head")
+        self._update(model, data, self._depth_option)
+        for flag in range(mujoco.mjtRndFlag.mjNRNDFLAG):
+            self._scene.flags[flag] = 0
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_CULL_FACE] = 1
+        self._scene.nlight = 0
+        viewport = mujoco.MjrRect(0, 0, self._size, self._size)
+        mujoco.mjr_render(viewport, self._scene, context)
+        mujoco.mjr_readPixels(None, self._buffer, viewport, context)
+        # Depth buffer with 1 at the near and 0 at the far plane.
+        metres = self._near * self._far / (self._buffer * (self._far - self._near) + self._near)
+        lower, upper = fetch.DEPTH_RANGE
+        depth = (np.clip(metres, lower, upper) - lower) / (upper - lower)
+        return np.ascontiguousarray(depth[::-1, :, None], dtype=np.float32)
+
+    def colour(
+        self,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        camera: str,
+        width: int,
+        height: int,
+        boxes: Sequence[Box],
+    ) -> np.ndarray:
+        """Return (height, width, 3) uint8 RGB.
+
+        Args:
+            model, data: the world.
+            camera: one of ``CAMERAS``.
+            width, height: pixels, at most 1280 x 960.
+            boxes: wireframes as (centre (3,), half extents (3,), rgba (4,)).
+
+        Raises:
+            UserError: unknown camera or too large a picture.
+        """
+        if camera not in CAMERAS:
+            raise UserError(f"Unknown camera '{camera}'; cameras are {', '.join(CAMERAS)}.")
+        if width > 1280 or height > 960:
+            raise UserError(f"A picture of {width}x{height} is too large; at most 1280x960.")
+        context = self._use_colour(model)
+        if camera == "overview":
+            self._overview(model)
+        elif camera == "third_person":
+            self._third_person(model, data)
+        else:
+            self._fixed_camera(model, camera)
+        self._update(model, data, self._colour_option)
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 1
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = 1
+        for box in boxes:
+            self._wireframe(*box)
+        viewport = mujoco.MjrRect(0, 0, width, height)
+        picture = np.empty((height, width, 3), dtype=np.uint8)
+        mujoco.mjr_render(viewport, self._scene, context)
+        mujoco.mjr_readPixels(picture, None, viewport, context)
+        return np.ascontiguousarray(picture[::-1])
+
+    def close(self) -> None:
+        """Free the contexts."""
+        for context in (self._depth_context, self._colour_context):
+            if context is not None:
+                context.free()
+        self._depth_context = self._colour_context = None
+        if self._gl is not None:
+            self._gl.free()
+            self._gl = None
+
+    def _use_depth(self, model: mujoco.MjModel) -> mujoco.MjrContext:
+        if self._depth_context is None:
+            self._depth_context = _context(model, self._size, self._size, samples=0)
+        elif self._colour_context is not None:
+            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._depth_context)
+        return self._depth_context
+
+    def _use_colour(self, model: mujoco.MjModel) -> mujoco.MjrContext:
+        if self._colour_context is None:
+            self._colour_context = _context(model, 1280, 960, samples=4)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._colour_context)
+        return self._colour_context
+
+    def _update(self, model: mujoco.MjModel, data: mujoco.MjData, option: mujoco.MjvOption) -> None:
+        everything = int(mujoco.mjtCatBit.mjCAT_ALL)
+        mujoco.mjv_updateScene(model, data, option, None, self._camera, everything, self._scene)
+
+    def _fixed_camera(self, model: mujoco.MjModel, name: str) -> None:
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._camera.fixedcamid = model.camera(name).id
+
+    def _overview(self, model: mujoco.MjModel) -> None:
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FREE
+        self._camera.lookat[:] = (0.0, 0.0, 0.0)
+        self._camera.distance, self._camera.azimuth, self._camera.elevation = 11.5, 90.0, -72.0
+
+    def _third_person(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+        """Follow the robot over its shoulder; come closer where a wall is in the way."""
+        camera = model.camera("third_person").id
+        eye = data.cam_xpos[camera]
+        forward = -data.cam_xmat[camera].reshape(3, 3)[:, 2]
+        focus = eye + 2.2 * forward
+        groups = np.zeros(6, dtype=np.uint8)
+        groups[GROUP_COLLISION] = 1
+        hit = np.zeros(1, dtype=np.int32)
+        distance = mujoco.mj_ray(model, data, focus, -forward, groups, 1, -1, hit)
+        reach = 2.2 if distance < 0 else float(np.clip(distance - 0.15, 0.9, 2.2))
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FREE
+        self._camera.lookat[:] = focus
+        self._camera.distance = reach
+        self._camera.azimuth = float(np.degrees(np.arctan2(forward[1], forward[0])))
+        self._camera.elevation = float(np.degrees(np.arcsin(np.clip(forward[2], -1, 1))))
+
+    def _wireframe(
+        self, centre: Sequence[float], half: Sequence[float], rgba: Sequence[float]
+    ) -> None:
+        signs = np.array([[(i >> k & 1) * 2 - 1 for k in range(3)] for i in range(8)])
+        corners = np.asarray(centre) + signs * np.asarray(half)
+        for a, b in _EDGES:
+            if self._scene.ngeom >= self._scene.maxgeom:
+                return
+            geom = self._scene.geoms[self._scene.ngeom]
+            mujoco.mjv_initGeom(
+                geom,
+                mujoco.mjtGeom.mjGEOM_CAPSULE,
+                np.zeros(3),
+                np.zeros(3),
+                np.eye(3).ravel(),
+                np.asarray(rgba, dtype=np.float32),
+            )
+            mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_CAPSULE, 0.004, corners[a], corners[b])
+            geom.emission = 0.6
+            self._scene.ngeom += 1
+
+
+def _option(*groups: int) -> mujoco.MjvOption:
+    option = mujoco.MjvOption()
+    option.geomgroup[:] = 0
+    option.sitegroup[:] = 0
+    for group in groups:
+        option.geomgroup[group] = 1
+    return option
+
+
+def _context(model: mujoco.MjModel, width: int, height: int, samples: int) -> mujoco.MjrContext:
+    quality, size = model.vis.quality, model.vis.global_
+    before = (quality.offsamples, size.offwidth, size.offheight, quality.shadowsize)
+    quality.offsamples, size.offwidth, size.offheight = samples, width, height
+    if samples == 0:
+        quality.shadowsize = 0
+    context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+    quality.offsamples, size.offwidth, size.offheight, quality.shadowsize = before
+    mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, context)
+    context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
+    return context

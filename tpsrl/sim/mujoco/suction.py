@@ -1,0 +1,187 @@
+"""The suction cup: contact-triggered grasps, a hold that can be violated, safe release.
+
+An object is welded at the relative pose it had on contact; a handle is held by a ball joint at
+its marker. While held, and after release until it is clear of the cup, an object does not collide
+with the robot (habitat-lab's grasp manager does the same).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from tpsrl.robot import fetch
+from tpsrl.sim.mujoco.contacts import suction_contacts
+from tpsrl.sim.mujoco.model import ModelIndex
+from tpsrl.sim.mujoco.robot import BIT_OBJECT, BIT_ROBOT
+
+
+class Suction:
+    """Grasp state of one world.
+
+    Args:
+        model, data: of that world.
+        index: ids.
+    """
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex) -> None:
+        self._model, self._data, self._index = model, data, index
+        self._markers = list(index.markers.values())
+        self.held_body = -1
+        self.held_marker = -1
+        self._released: list[int] = []
+        owner = model.geom_bodyid
+        self._geoms = {b: np.flatnonzero(owner == b) for ids in index.pool.values() for b in ids}
+        self._solid = {b: g[model.geom_contype[g] > 0] for b, g in self._geoms.items()}
+
+    @property
+    def holding(self) -> bool:
+        """Whether anything is held."""
+        return self.held_body >= 0 or self.held_marker >= 0
+
+    def reset(self) -> None:
+        """Hold nothing; every object collides with the robot again."""
+        for body in [self.held_body, *self._released]:
+            if body >= 0:
+                self._collide(body, True)
+        self.held_body = self.held_marker = -1
+        self._released.clear()
+        self._data.eq_active[:] = 0
+
+    def grasp_on_contact(self) -> bool:
+        """Hold what touches the cup: objects before handles. Return whether it holds."""
+        geoms = suction_contacts(self._data, self._index)
+        for geom in geoms:
+            body = int(self._index.object_of_geom[geom])
+            if body >= 0 and body not in self._released:
+                self._hold(body)
+                return True
+        for geom in geoms:
+            marker = int(self._index.marker_of_geom[geom])
+            if marker >= 0:
+                self.held_marker = marker
+                self._data.eq_active[self._markers[marker][2]] = 1
+                return True
+        return False
+
+    def snap(self, body: int, half_height: float) -> None:
+        """Teleport an object so that its top touches the cup, and hold it.
+
+        Args:
+            body: of the object.
+            half_height: half of its height, m.
+        """
+        self.release()
+        rotation = self._data.site_xmat[self._index.ee_site].reshape(3, 3)
+        # The object's z axis points back along the cup's x axis.
+        frame = np.stack([rotation[:, 2], rotation[:, 1], -rotation[:, 0]], axis=1)
+        quat = np.empty(4)
+        mujoco.mju_mat2Quat(quat, np.ascontiguousarray(frame).ravel())
+        position = self._tip() + rotation[:, 0] * (half_height + 0.002)
+        self._write(body, position, quat)
+        mujoco.mj_kinematics(self._model, self._data)
+        self._hold(body)
+
+    def release(self) -> None:
+        """Let go; a released object stays off the robot's collisions until it is clear."""
+        if self.held_body >= 0:
+            self._data.eq_active[self._index.weld[self.held_body]] = 0
+            self._released.append(self.held_body)
+        if self.held_marker >= 0:
+            self._data.eq_active[self._markers[self.held_marker][2]] = 0
+        self.held_body = self.held_marker = -1
+
+    def violated(self) -> bool:
+        """Return whether the held thing is too far from the tip (0.15 m)."""
+        if self.held_body >= 0:
+            held = self._data.xpos[self.held_body]
+        elif self.held_marker >= 0:
+            held = self.marker_position(self.held_marker)
+        else:
+            return False
+        return bool(np.linalg.norm(held - self._tip()) >= fetch.HOLD_THRESHOLD)
+
+    def restore_collisions(self) -> None:
+        """Let released objects that are clear of the cup collide with the robot again."""
+        for body in list(self._released):
+            geoms = self._solid[body]
+            size = 2.0 * float(self._model.geom_rbound[geoms].max())
+            if np.linalg.norm(self._data.xpos[body] - self._tip()) > size:
+                self._released.remove(body)
+                self._collide(body, True)
+
+    def marker_position(self, marker: int) -> np.ndarray:
+        """Return (3,) the world position of a handle."""
+        joint, offset, _ = self._markers[marker]
+        body = self._index.joint_bodies[joint]
+        return self._data.xpos[body] + self._data.xmat[body].reshape(3, 3) @ offset
+
+    def relative_pose(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the held object's pose in the gripper's frame, ``None`` if none is held."""
+        if self.held_body < 0:
+            return None
+        data, gripper = self._data, self._index.gripper_body
+        inverse, position, quat = np.empty(4), np.empty(3), np.empty(4)
+        mujoco.mju_negQuat(inverse, data.xquat[gripper])
+        mujoco.mju_rotVecQuat(position, data.xpos[self.held_body] - data.xpos[gripper], inverse)
+        mujoco.mju_mulQuat(quat, inverse, data.xquat[self.held_body])
+        return position, quat
+
+    def follow(self, relative: tuple[np.ndarray, np.ndarray] | None) -> None:
+        """Put the held object at a pose in the gripper's frame after the arm was teleported."""
+        if relative is None:
+            return
+        data, gripper = self._data, self._index.gripper_body
+        position, quat = np.empty(3), np.empty(4)
+        mujoco.mju_rotVecQuat(position, relative[0], data.xquat[gripper])
+        mujoco.mju_mulQuat(quat, data.xquat[gripper], relative[1])
+        self._write(self.held_body, data.xpos[gripper] + position, quat)
+
+    def capture(self) -> dict[str, Any]:
+        """Return what :meth:`restore` needs."""
+        return {
+            "held_body": self.held_body,
+            "held_marker": self.held_marker,
+            "released": list(self._released),
+            "eq_data": self._model.eq_data.copy(),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Put back a captured grasp; which constraints are active is part of MuJoCo's state."""
+        active = self._data.eq_active.copy()
+        self.reset()
+        self._data.eq_active[:] = active
+        self.held_body, self.held_marker = saved["held_body"], saved["held_marker"]
+        self._released = list(saved["released"])
+        self._model.eq_data[:] = saved["eq_data"]
+        for body in [self.held_body, *self._released]:
+            if body >= 0:
+                self._collide(body, False)
+
+    def _hold(self, body: int) -> None:
+        self.held_body = body
+        relative = self.relative_pose()
+        assert relative is not None
+        weld = self._index.weld[body]
+        self._model.eq_data[weld, 3:6], self._model.eq_data[weld, 6:10] = relative
+        self._data.eq_active[weld] = 1
+        if body in self._released:
+            self._released.remove(body)
+        self._collide(body, False)
+
+    def _collide(self, body: int, with_robot: bool) -> None:
+        bits = BIT_OBJECT | (BIT_ROBOT if with_robot else 0)
+        self._model.geom_conaffinity[self._solid[body]] = bits
+
+    def _write(self, body: int, position: np.ndarray, quat: np.ndarray) -> None:
+        joint = self._model.body_jntadr[body]
+        address = self._model.jnt_qposadr[joint]
+        self._data.qpos[address : address + 3] = position
+        self._data.qpos[address + 3 : address + 7] = quat
+        dof = self._model.jnt_dofadr[joint]
+        self._data.qvel[dof : dof + 6] = 0.0
+
+    def _tip(self) -> np.ndarray:
+        return self._data.site_xpos[self._index.ee_site]

@@ -1,0 +1,323 @@
+"""One apartment with one robot: its model, its state and one control step of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import mujoco
+import numpy as np
+
+from tpsrl.episodes.types import Episode
+from tpsrl.robot import fetch
+from tpsrl.scenes.description import ObjectType
+from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
+from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_force, robot_touches
+from tpsrl.sim.mujoco.model import PARKING, ModelIndex
+from tpsrl.sim.mujoco.suction import Suction
+
+_SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
+_MAX_SPEED = 200.0
+"""Faster than anything real: such a world has diverged. m/s or rad/s."""
+_START_TRIES = 50
+
+
+@dataclass
+class Counters:
+    """What a control step adds up."""
+
+    steps: int = 0
+    force: float = 0.0
+    force_sum: float = 0.0
+    violation: bool = False
+    diverged: bool = False
+    divergences: list[dict[str, object]] = field(default_factory=list)
+
+
+class World:
+    """A model of its own (its furniture poses and collision bits change) and its data.
+
+    Args:
+        model: compiled by ``tpsrl.sim.mujoco.model.build``; this world owns it.
+        index: ids of its parts.
+        types: object descriptions, for their sizes.
+    """
+
+    def __init__(
+        self, model: mujoco.MjModel, index: ModelIndex, types: Mapping[str, ObjectType]
+    ) -> None:
+        self.model, self.index, self.types = model, index, types
+        self.data = mujoco.MjData(model)
+        self.suction = Suction(model, self.data, index)
+        self.count = Counters()
+        self.base = np.zeros(3)
+        self.object_bodies = np.zeros(0, dtype=np.int64)
+        self.episode: Episode | None = None
+        self.scene: SceneInfo | None = None
+        self.seed = 0
+        self._joint_qpos = model.jnt_qposadr[index.joint_ids]
+        self._speed_limit = np.full(model.nv, _MAX_SPEED)
+
+    def fits(self, episode: Episode) -> bool:
+        """Return whether the pool has a body for every object of the episode."""
+        need: dict[str, int] = {}
+        for item in episode.objects:
+            need[item.type] = need.get(item.type, 0) + 1
+        return all(len(self.index.pool.get(t, ())) >= n for t, n in need.items())
+
+    def load(self, episode: Episode, scene: SceneInfo, seed: int) -> None:
+        """Put the world in the episode's start state and the robot at its start pose."""
+        self.episode, self.scene, self.seed = episode, scene, seed
+        self.count = Counters(divergences=self.count.divergences)
+        model, data = self.model, self.data
+        for name, pose in scene.furniture_pose.items():
+            root = self.index.roots[name]
+            model.body_pos[root] = (pose[0], pose[1], 0.0)
+            model.body_quat[root] = yaw_quat(pose[2])
+        self.suction.reset()
+        mujoco.mj_resetData(model, data)
+        self._place_objects(episode)
+        for name, value in episode.joints.items():
+            data.qpos[self._joint_qpos[self.index.joint_names.index(name)]] = value
+        rng = np.random.default_rng(seed)
+        noise = rng.normal(0.0, fetch.ARM_INIT_NOISE, fetch.ARM_DOF)
+        self._write_arm(fetch.ARM_INIT + noise)
+        if episode.start is not None:
+            self._write_base(np.asarray(episode.start, dtype=float))
+            mujoco.mj_forward(model, data)
+        else:
+            self._sample_start(rng)
+
+    def step(self, action: np.ndarray) -> None:
+        """Carry out the kinematic part of an action and set the arm's targets.
+
+        Physics follows with :meth:`integrate`; the head camera looks in between.
+        """
+        action = np.clip(action, -1.0, 1.0)
+        self.count.diverged = False
+        forward, turn = action[ACTION_BASE]
+        if forward != 0.0 or turn != 0.0:
+            self._drive(forward * fetch.BASE_DELTA_LINEAR, turn * fetch.BASE_DELTA_ANGULAR)
+        self.data.ctrl[:] += action[: fetch.ARM_DOF] * fetch.ARM_DELTA
+        if action[ACTION_GRIP] < 0:
+            self.suction.release()
+        elif not self.suction.holding:
+            self.suction.grasp_on_contact()
+
+    def integrate(self) -> None:
+        """Run the physics of one control step and what depends on it."""
+        model, data, count = self.model, self.data, self.count
+        mujoco.mj_step(model, data, nstep=_SUBSTEPS)
+        count.steps += 1
+        if self._broken():
+            self._recover()
+            return
+        mujoco.mj_kinematics(model, data)
+        before, count.force = count.force, robot_force(model, data, self.index)
+        increase = count.force - before
+        count.force_sum += increase if increase > MIN_FORCE else 0.0
+        count.violation = self.suction.violated()
+        if count.violation:
+            self.suction.release()
+        self.suction.restore_collisions()
+
+    def settle(self, seconds: float) -> None:
+        """Run physics with the robot's targets as they are."""
+        mujoco.mj_step(self.model, self.data, nstep=max(1, round(seconds * fetch.PHYSICS_HZ)))
+        if self._broken():
+            self._recover()
+        mujoco.mj_forward(self.model, self.data)
+
+    def set_base(self, pose: np.ndarray) -> None:
+        """Teleport the robot; what it holds comes along."""
+        self._move_base(np.asarray(pose, dtype=float))
+        mujoco.mj_forward(self.model, self.data)
+
+    def set_arm(self, qpos: np.ndarray) -> None:
+        """Teleport the arm and its targets; a held object comes along."""
+        carry = self.suction.relative_pose()
+        self._write_arm(np.asarray(qpos, dtype=float))
+        mujoco.mj_forward(self.model, self.data)
+        self.suction.follow(carry)
+        mujoco.mj_forward(self.model, self.data)
+
+    def set_joint(self, name: str, value: float) -> None:
+        """Teleport a furniture joint; objects inside a moving container come along."""
+        assert self.scene is not None
+        j = self.index.joint_names.index(name)
+        body = int(self.index.joint_bodies[j])
+        inside = self._inside(name, body)
+        before = pose_matrix(self.data.xpos[body], self.data.xmat[body])
+        self.data.qpos[self._joint_qpos[j]] = value
+        self.data.qvel[self.model.jnt_dofadr[self.index.joint_ids[j]]] = 0.0
+        mujoco.mj_forward(self.model, self.data)
+        motion = pose_matrix(self.data.xpos[body], self.data.xmat[body]) @ np.linalg.inv(before)
+        for other in inside:
+            self._transform_object(other, motion)
+        mujoco.mj_forward(self.model, self.data)
+
+    def set_object(self, index: int, pos: np.ndarray, quat: np.ndarray) -> None:
+        """Teleport an object, at rest."""
+        self._write_object(int(self.object_bodies[index]), pos, quat)
+        mujoco.mj_forward(self.model, self.data)
+
+    def snap(self, index: int) -> None:
+        """Teleport an object under the cup, its top against it, and hold it."""
+        assert self.episode is not None
+        half = self.types[self.episode.objects[index].type].half_size
+        body = int(self.object_bodies[index])
+        self.suction.snap(body, half[2])
+        mujoco.mj_forward(self.model, self.data)
+
+    def touches(self) -> bool:
+        """Return whether the robot touches anything it does not hold."""
+        mujoco.mj_forward(self.model, self.data)
+        return robot_touches(self.data, self.index)
+
+    def capture(self) -> dict[str, object]:
+        """Return everything that decides the future of this world."""
+        # Sleep bookkeeping is not part of mj_getState, so the whole data is copied.
+        data = mujoco.MjData(self.model)
+        mujoco.mj_copyData(data, self.model, self.data)
+        return {
+            "episode": self.episode,
+            "scene": self.scene,
+            "seed": self.seed,
+            "data": data,
+            "suction": self.suction.capture(),
+            "base": self.base.copy(),
+            "objects": self.object_bodies.copy(),
+            "count": (self.count.steps, self.count.force, self.count.force_sum),
+        }
+
+    def restore(self, saved: Mapping[str, object]) -> None:
+        """Put back what :meth:`capture` returned, also from another world of the same pool."""
+        episode, scene = saved["episode"], saved["scene"]
+        assert isinstance(episode, Episode) and isinstance(scene, SceneInfo)
+        if episode is not self.episode or scene is not self.scene:
+            self.load(episode, scene, int(saved["seed"]))  # type: ignore[call-overload]
+        mujoco.mj_copyData(self.data, self.model, saved["data"])  # type: ignore[arg-type]
+        self.suction.restore(saved["suction"])  # type: ignore[arg-type]
+        self.base = np.array(saved["base"])
+        self.object_bodies = np.array(saved["objects"])
+        steps, force, total = saved["count"]  # type: ignore[misc]
+        self.count = Counters(steps, force, total, divergences=self.count.divergences)
+
+    def _place_objects(self, episode: Episode) -> None:
+        used: dict[str, int] = {}
+        bodies = []
+        for item in episode.objects:
+            k = used.get(item.type, 0)
+            used[item.type] = k + 1
+            body = self.index.pool[item.type][k]
+            self._write_object(body, item.pos, item.quat)
+            bodies.append(body)
+        self.object_bodies = np.array(bodies, dtype=np.int64)
+
+    def _write_object(self, body: int, pos: np.ndarray, quat: np.ndarray) -> None:
+        joint = self.model.body_jntadr[body]
+        address = self.model.jnt_qposadr[joint]
+        self.data.qpos[address : address + 3] = pos
+        self.data.qpos[address + 3 : address + 7] = quat / np.linalg.norm(quat)
+        dof = self.model.jnt_dofadr[joint]
+        self.data.qvel[dof : dof + 6] = 0.0
+
+    def _transform_object(self, body: int, motion: np.ndarray) -> None:
+        pose = motion @ pose_matrix(self.data.xpos[body], self.data.xmat[body])
+        quat = np.empty(4)
+        mujoco.mju_mat2Quat(quat, np.ascontiguousarray(pose[:3, :3]).ravel())
+        self._write_object(body, pose[:3, 3], quat)
+
+    def _inside(self, name: str, body: int) -> list[int]:
+        assert self.scene is not None
+        if name in self.scene.container_static or name not in self.scene.containers:
+            return []
+        low, high = self.scene.containers[name]
+        rotation = self.data.xmat[body].reshape(3, 3)
+        local = (self.data.xpos[self.object_bodies] - self.data.xpos[body]) @ rotation
+        mask = np.all((local >= low) & (local <= high), axis=1)
+        return [int(b) for b in self.object_bodies[mask]]
+
+    def _write_arm(self, qpos: np.ndarray) -> None:
+        self.data.qpos[self.index.arm_qpos] = np.clip(qpos, fetch.ARM_LOWER, fetch.ARM_UPPER)
+        self.data.qvel[self.index.arm_dof] = 0.0
+        self.data.ctrl[:] = self.data.qpos[self.index.arm_qpos]
+
+    def _write_base(self, pose: np.ndarray) -> None:
+        self.base = np.array([pose[0], pose[1], wrap_angle(pose[2])])
+        self.data.mocap_pos[0] = (pose[0], pose[1], 0.0)
+        self.data.mocap_quat[0] = yaw_quat(pose[2])
+
+    def _sample_start(self, rng: np.random.Generator) -> None:
+        assert self.scene is not None
+        for _ in range(_START_TRIES):
+            xy = self.scene.navigation.sample(rng)
+            if xy is None:
+                break
+            self._write_base(np.array([xy[0], xy[1], rng.uniform(-np.pi, np.pi)]))
+            if not self.touches():
+                return
+        mujoco.mj_forward(self.model, self.data)
+
+    def _drive(self, forward: float, turn: float) -> None:
+        assert self.scene is not None
+        x, y, yaw = self.base
+        wanted = np.array([x + forward * np.cos(yaw), y + forward * np.sin(yaw)])
+        end = self.scene.navigation.clamp_motion(self.base[:2], wanted)
+        self._move_base(np.array([end[0], end[1], yaw + turn]))
+
+    def _move_base(self, pose: np.ndarray) -> None:
+        held = self.suction.held_body
+        if held >= 0:
+            old = base_matrix(self.base)
+            motion = base_matrix(pose) @ np.linalg.inv(old)
+            self._transform_object(held, motion)
+        self._write_base(pose)
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_camlight(self.model, self.data)
+
+    def _broken(self) -> bool:
+        speed = np.abs(self.data.qvel)
+        return not (
+            bool(np.all(speed < self._speed_limit)) and bool(np.all(np.isfinite(self.data.qpos)))
+        )
+
+    def _recover(self) -> None:
+        """Note a diverged world and start its episode again; the caller sees ``diverged``."""
+        assert self.episode is not None and self.scene is not None
+        event = {
+            "episode_id": self.episode.episode_id,
+            "layout": self.episode.layout,
+            "seed": self.seed,
+            "step": self.count.steps,
+        }
+        self.count.divergences.append(event)
+        self.load(self.episode, self.scene, self.seed)
+        self.count.diverged = True
+
+
+def yaw_quat(yaw: float) -> np.ndarray:
+    """Return the (4,) quaternion of a turn about z."""
+    return np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)])
+
+
+def wrap_angle(angle: float) -> float:
+    """Return the angle in [-pi, pi)."""
+    return float((angle + np.pi) % (2 * np.pi) - np.pi)
+
+
+def pose_matrix(pos: np.ndarray, xmat: np.ndarray) -> np.ndarray:
+    """Return the (4, 4) transform of a position and a flat or square rotation matrix."""
+    pose = np.eye(4)
+    pose[:3, :3] = np.reshape(xmat, (3, 3))
+    pose[:3, 3] = pos
+    return pose
+
+
+def base_matrix(pose: np.ndarray) -> np.ndarray:
+    """Return the (4, 4) transform of a base pose x, y, yaw."""
+    c, s = np.cos(pose[2]), np.sin(pose[2])
+    return np.array([[c, -s, 0, pose[0]], [s, c, 0, pose[1]], [0, 0, 1, 0], [0, 0, 0, 1.0]])
+
+
+__all__ = ["PARKING", "World", "base_matrix", "pose_matrix", "wrap_angle", "yaw_quat"]

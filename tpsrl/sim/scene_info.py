@@ -1,0 +1,95 @@
+"""Scenes of the simulator door, made from an apartment's description; one per layout, kept."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from tpsrl.errors import UserError, nearest
+from tpsrl.robot import fetch
+from tpsrl.scenes.description import Apartment, Furniture
+from tpsrl.scenes.geometry import footprints, link_frames
+from tpsrl.sim.door import ReceptacleInfo, SceneInfo
+from tpsrl.sim.navigation import GridNavigation
+
+
+class SceneLibrary:
+    """Builds the :class:`SceneInfo` of a layout once and keeps it.
+
+    Args:
+        apartment: walls, furniture and layouts.
+    """
+
+    def __init__(self, apartment: Apartment) -> None:
+        self.apartment = apartment
+        self._scenes: dict[str, SceneInfo] = {}
+
+    @cached_property
+    def joint_names(self) -> list[str]:
+        """Furniture joints in the order of the simulator door."""
+        return [f"{p.name}/{link.name}" for p in self.apartment.furniture for link in p.links[1:]]
+
+    def check(self, layout: str, where: str) -> None:
+        """Raise a :class:`UserError` if the apartment lacks the layout."""
+        if layout not in self.apartment.layouts:
+            hint = nearest(layout, self.apartment.layouts)
+            raise UserError(f"{where}: no layout '{layout}' in {self.apartment.name}{hint}")
+
+    def scene(self, layout: str) -> SceneInfo:
+        """Return the scene of a layout.
+
+        Raises:
+            UserError: unknown layout.
+        """
+        self.check(layout, "scene")
+        if layout not in self._scenes:
+            self._scenes[layout] = self._make(layout)
+        return self._scenes[layout]
+
+    def _make(self, name: str) -> SceneInfo:
+        layout = self.apartment.layouts[name]
+        frames = link_frames(self.apartment, layout)
+        receptacles: dict[str, ReceptacleInfo] = {}
+        containers: dict[str, np.ndarray] = {}
+        static: set[str] = set()
+        for piece in self.apartment.furniture:
+            receptacles.update(self._receptacles(piece, frames))
+            for box in piece.containers:
+                joint = f"{piece.name}/{box.joint_link}"
+                corners = np.array(box.center) + np.array([[-1], [1]]) * np.array(box.half_size)
+                if not box.moves:
+                    link = next(k for k in piece.links if k.name == box.joint_link)
+                    corners = corners - np.array(link.pos)
+                    static.add(joint)
+                containers[joint] = corners
+        rest = {
+            f"{p.name}/{link.name}": frames[f"{p.name}/{link.name}"]
+            for p in self.apartment.furniture
+            for link in p.links[1:]
+        }
+        navigation = GridNavigation(
+            footprints(self.apartment, layout), self.apartment.bounds, radius=fetch.BASE_RADIUS
+        )
+        poses = {k: np.array(v, dtype=float) for k, v in layout.poses.items()}
+        return SceneInfo(name, poses, receptacles, containers, frozenset(static), rest, navigation)
+
+    def _receptacles(
+        self, piece: Furniture, frames: dict[str, tuple[np.ndarray, np.ndarray]]
+    ) -> dict[str, ReceptacleInfo]:
+        found = {}
+        root = piece.links[0].name
+        for item in piece.receptacles:
+            moving = item.link != root
+            key = f"{piece.name}/{item.link}"
+            pos, quat = frames[key]
+            found[item.name] = ReceptacleInfo(
+                item.name,
+                piece.name,
+                self.joint_names.index(key) if moving else -1,
+                pos,
+                quat,
+                np.array(item.center),
+                np.array(item.half_size),
+            )
+        return found
