@@ -1,0 +1,75 @@
+"""Plane geometry of convex polygons: distances from grids, swept discs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def counter_clockwise(polygon: np.ndarray) -> np.ndarray:
+    """Check one polygon and return its (v, 2) float64 vertices in counter-clockwise order."""
+    vertices = np.asarray(polygon, dtype=np.float64)
+    if vertices.ndim != 2 or vertices.shape[1] != 2 or len(vertices) < 3:
+        raise ValueError(f"A footprint must be a (v >= 3, 2) array, got shape {vertices.shape}.")
+    if not np.isfinite(vertices).all():
+        raise ValueError("A footprint has a vertex that is not finite; check the furniture poses.")
+    following = np.roll(vertices, -1, axis=0)
+    area = np.sum(vertices[:, 0] * following[:, 1] - vertices[:, 1] * following[:, 0])
+    return vertices if area >= 0.0 else vertices[::-1].copy()
+
+
+def polygon_distance_grid(xs: np.ndarray, ys: np.ndarray, polygon: np.ndarray) -> np.ndarray:
+    """Signed distance from the nodes of a grid to one convex polygon.
+
+    Args:
+        xs: (a,) coordinates of the grid's rows, m.
+        ys: (b,) coordinates of the grid's columns, m.
+        polygon: (v, 2) vertices in counter-clockwise order.
+
+    Returns:
+        (a, b) float64, m; negative inside.
+    """
+    nearest = np.full((len(xs), len(ys)), np.inf)
+    outward = np.full((len(xs), len(ys)), -np.inf)
+    for tail, head in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
+        length = float(np.hypot(*(head - tail)))
+        if length < 1e-9:
+            continue
+        ux, uy = (head - tail) / length
+        x, y = (xs - tail[0])[:, None], (ys - tail[1])[None, :]
+        along = x * ux + y * uy
+        across = x * uy - y * ux
+        beyond = np.maximum(np.maximum(-along, along - length), 0.0)
+        np.minimum(nearest, across * across + beyond * beyond, out=nearest)
+        np.maximum(outward, across, out=outward)
+    distance = np.sqrt(nearest)
+    return np.where(outward > 0.0, distance, -distance)
+
+
+def capsule_hits(
+    start: np.ndarray, direction: np.ndarray, tails: np.ndarray, edges: np.ndarray, radius: float
+) -> np.ndarray:
+    """Distance along a ray at which it comes within ``radius`` of each of (e, 2) edges.
+
+    Returns:
+        (e,) float64, m, from a start outside all of them; ``inf`` where the ray passes by.
+    """
+    hits = np.full(len(tails), np.inf)
+    for corner in (tails, tails + edges):
+        rel = corner - start
+        along = rel @ direction
+        off2 = np.einsum("ei,ei->e", rel, rel) - along**2
+        depth = radius**2 - off2
+        hit = along - np.sqrt(np.maximum(depth, 0.0))
+        np.minimum(hits, np.where((depth > 1e-12) & (along > 0.0), hit, np.inf), out=hits)
+    length = np.maximum(np.hypot(edges[:, 0], edges[:, 1]), 1e-12)
+    unit = edges / length[:, None]
+    normal = np.stack([-unit[:, 1], unit[:, 0]], axis=-1)
+    rel = start - tails
+    height = np.einsum("ei,ei->e", rel, normal)
+    speed = normal @ direction
+    approaching = height * speed < 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hit = (np.abs(height) - radius) / np.abs(speed)
+        foot = np.einsum("ei,ei->e", rel, unit) + hit * (unit @ direction)
+    touches = approaching & (foot >= 0.0) & (foot <= length) & (hit > -radius)
+    return np.minimum(hits, np.where(touches, hit, np.inf))
