@@ -8,8 +8,8 @@ import numpy as np
 
 from tpsrl.errors import UserError, nearest
 from tpsrl.robot import fetch
-from tpsrl.scenes.description import Apartment, Furniture
-from tpsrl.scenes.geometry import footprints, link_frames
+from tpsrl.scenes.description import Apartment, Furniture, Layout
+from tpsrl.scenes.geometry import footprints, frame, link_frame, matrix_to_quat
 from tpsrl.sim.door import ReceptacleInfo, SceneInfo
 from tpsrl.sim.navigation import GridNavigation
 
@@ -49,7 +49,7 @@ class SceneLibrary:
 
     def _make(self, name: str) -> SceneInfo:
         layout = self.apartment.layouts[name]
-        frames = link_frames(self.apartment, layout)
+        frames = _frames(self.apartment, layout)
         receptacles: dict[str, ReceptacleInfo] = {}
         containers: dict[str, np.ndarray] = {}
         static: set[str] = set()
@@ -60,9 +60,10 @@ class SceneLibrary:
                 corners = np.array(box.center) + np.array([[-1], [1]]) * np.array(box.half_size)
                 if not box.moves:
                     link = next(k for k in piece.links if k.name == box.joint_link)
-                    corners = corners - np.array(link.pos)
+                    to_link = np.linalg.inv(frame(link.pos, link.quat))
+                    corners = corners @ to_link[:3, :3].T + to_link[:3, 3]
                     static.add(joint)
-                containers[joint] = corners
+                containers[joint] = np.sort(corners, axis=0)
         rest = {
             f"{p.name}/{link.name}": frames[f"{p.name}/{link.name}"]
             for p in self.apartment.furniture
@@ -93,3 +94,14 @@ class SceneLibrary:
                 np.array(item.half_size),
             )
         return found
+
+
+def _frames(apartment: Apartment, layout: Layout) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """World position and orientation of every link at joint position 0, by ``piece/link``."""
+    frames = {}
+    for piece in apartment.furniture:
+        for link in piece.links:
+            world = link_frame(piece, link, layout.poses[piece.name])
+            quat = np.array(matrix_to_quat(world[:3, :3]))
+            frames[f"{piece.name}/{link.name}"] = (world[:3, 3], quat)
+    return frames

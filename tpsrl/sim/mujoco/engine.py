@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
 from tpsrl.robot import fetch
 from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.description import Apartment, ObjectType
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import ACTION_DIM, EngineInfo, SceneInfo, SimState, Simulator, Snapshot
 from tpsrl.sim.mujoco.model import build
@@ -42,6 +44,8 @@ class MujocoSimulator(Simulator):
         depth: pixels of the square head depth picture; ``None`` renders none, which is what
             scripted agents and the episode generator want.
         pool: object type -> bodies to compile in.
+        apartment: the apartment, by default the project's own.
+        types: the object types, by default the YCB objects of the benchmark.
 
     Raises:
         UserError: pictures are wanted and no OpenGL library works.
@@ -53,13 +57,15 @@ class MujocoSimulator(Simulator):
         *,
         depth: int | None = 128,
         pool: Mapping[str, int] | None = None,
+        apartment: Apartment | None = None,
+        types: Mapping[str, ObjectType] | None = None,
     ) -> None:
         if num_envs < 1:
             raise UserError(f"num_envs is {num_envs}; it must be at least 1.")
         self.num_envs = num_envs
         self.info = EngineInfo("mujoco", mujoco.__version__, fetch.CONTROL_HZ, fetch.PHYSICS_HZ)
-        self._types = object_types()
-        self._library = SceneLibrary(load_apartment())
+        self._types = object_types() if types is None else types
+        self._library = SceneLibrary(load_apartment() if apartment is None else apartment)
         self._pool = dict(DEFAULT_POOL if pool is None else pool)
         self._depth_size = depth
         self._renderer: Renderer | None = None
@@ -250,8 +256,6 @@ class MujocoSimulator(Simulator):
         self._library.check(episode.layout, where)
 
     def _build(self, count: int) -> list[World]:
-        import copy
-
         model, index = build(self._library.apartment, self._types, self._pool)
         models = [model] + [copy.copy(model) for _ in range(count - 1)]
         return [World(m, index, self._types) for m in models]

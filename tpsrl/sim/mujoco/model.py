@@ -189,6 +189,8 @@ def _moving_link(
         damping=link.joint.damping,
         frictionloss=link.joint.friction,
         armature=0.05,
+        solref_limit=(0.017, 1.0),
+        solimp_limit=(0.98, 0.999, 0.001, 0.5, 2.0),
     )
     _solids(spec, body, f"{piece.name}/{link.name}", link.shapes, link.mass)
     return body

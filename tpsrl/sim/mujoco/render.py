@@ -76,9 +76,11 @@ class Renderer:
         """Return (height, width, 3) uint8 RGB.
 
         Args:
-            model, data: the world.
+            model: of the world.
+            data: of the world.
             camera: one of ``CAMERAS``.
-            width, height: pixels, at most 1280 x 960.
+            width: pixels, at most 1280.
+            height: pixels, at most 960.
             boxes: wireframes as (centre (3,), half extents (3,), rgba (4,)).
 
         Raises:
