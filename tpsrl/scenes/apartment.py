@@ -1,0 +1,83 @@
+"""The apartment: walls, furniture, layouts.
+
+Seen from above, x to the right, y up, 9 m x 7 m inside::
+
+    +--------------------+--------------+
+    |                    |              |
+    |                    .  north-east  |
+    |     large room     .     room     |
+    |                    +.....---------+
+    |                    |              |
+    |                    |  south-east  |
+    |                    .     room     |
+    |                    .              |
+    +--------------------+--------------+
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tpsrl.scenes.boxes import WALL, box
+from tpsrl.scenes.description import Apartment, Shape
+from tpsrl.scenes.furniture import load_furniture
+from tpsrl.scenes.layouts import (
+    EAST,
+    NORTH,
+    PARTITION_X,
+    PARTITION_Y,
+    SOUTH,
+    WALL_THICKNESS,
+    WEST,
+    all_layouts,
+)
+
+APARTMENT_NAME = "apartment_v1"
+WALL_HEIGHT = 2.4
+DOORWAYS_X = ((-3.3, -1.8), (0.9, 2.5))
+"""Openings in the wall at ``PARTITION_X``: spans along y, m."""
+DOORWAY_Y = (0.96, 2.4)
+"""Opening in the wall at ``PARTITION_Y``: span along x, m."""
+
+
+def _outer_walls() -> list[Shape]:
+    t = WALL_THICKNESS
+    return [
+        box((WEST - t, NORTH, 0.0), (EAST + t, NORTH + t, WALL_HEIGHT), WALL),
+        box((WEST - t, SOUTH - t, 0.0), (EAST + t, SOUTH, WALL_HEIGHT), WALL),
+        box((WEST - t, SOUTH, 0.0), (WEST, NORTH, WALL_HEIGHT), WALL),
+        box((EAST, SOUTH, 0.0), (EAST + t, NORTH, WALL_HEIGHT), WALL),
+    ]
+
+
+def _partitions() -> list[Shape]:
+    half = WALL_THICKNESS / 2
+    x0, x1 = PARTITION_X - half, PARTITION_X + half
+    edges = [SOUTH, *(y for doorway in DOORWAYS_X for y in doorway), NORTH]
+    shapes = [
+        box((x0, low, 0.0), (x1, high, WALL_HEIGHT), WALL)
+        for low, high in zip(edges[::2], edges[1::2], strict=True)
+    ]
+    shapes.append(
+        box(
+            (DOORWAY_Y[1], PARTITION_Y - half, 0.0),
+            (EAST, PARTITION_Y + half, WALL_HEIGHT),
+            WALL,
+        )
+    )
+    return shapes
+
+
+def load_apartment() -> Apartment:
+    """Return the apartment with its fixed furniture and all 105 layouts.
+
+    The first call on a machine builds furniture with scene-synthesizer (about a second) and caches
+    it; later calls take milliseconds and import neither that package nor trimesh.
+    """
+    return Apartment(
+        name=APARTMENT_NAME,
+        bounds=np.array([[WEST, SOUTH], [EAST, NORTH]]),
+        walls=(*_outer_walls(), *_partitions()),
+        furniture=load_furniture(),
+        layouts=all_layouts(),
+    )

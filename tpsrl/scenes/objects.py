@@ -1,0 +1,247 @@
+"""The movable objects: YCB objects as primitives or simple convex shapes.
+
+Sizes and masses are those of the YCB paper's table (Calli et al. 2015, *Benchmarking in
+Manipulation Research*). Shapes stand as Habitat's ``up`` sampler places them. The sponge's mass
+(6.2 g published) is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from tpsrl.scenes.description import ObjectType, Quat, Shape, Vec3
+
+Rgba = tuple[float, float, float, float]
+
+HAB2_OBJECTS = (
+    "002_master_chef_can",
+    "003_cracker_box",
+    "004_sugar_box",
+    "005_tomato_soup_can",
+    "007_tuna_fish_can",
+    "008_pudding_box",
+    "009_gelatin_box",
+    "010_potted_meat_can",
+    "024_bowl",
+)
+"""The set that HAB's generator draws clutter and targets from."""
+
+REARRANGE_EASY_OBJECTS = (
+    *HAB2_OBJECTS,
+    "011_banana",
+    "012_strawberry",
+    "013_apple",
+    "014_lemon",
+    "015_peach",
+    "016_pear",
+    "017_orange",
+    "018_plum",
+    "021_bleach_cleanser",
+    "025_mug",
+    "026_sponge",
+)
+"""The twenty objects of rearrange_easy."""
+
+_CANS: dict[str, tuple[float, float, float, Rgba]] = {
+    "002_master_chef_can": (0.102, 0.139, 0.414, (0.13, 0.22, 0.45, 1.0)),
+    "005_tomato_soup_can": (0.066, 0.101, 0.349, (0.75, 0.12, 0.10, 1.0)),
+    "007_tuna_fish_can": (0.085, 0.033, 0.171, (0.25, 0.45, 0.62, 1.0)),
+}
+"""Diameter and height, m; mass, kg; colour."""
+
+_BOXES: dict[str, tuple[Vec3, float, Rgba]] = {
+    "003_cracker_box": ((0.060, 0.160, 0.230), 0.411, (0.78, 0.15, 0.12, 1.0)),
+    "004_sugar_box": ((0.038, 0.089, 0.175), 0.514, (0.93, 0.80, 0.20, 1.0)),
+    "008_pudding_box": ((0.110, 0.089, 0.035), 0.187, (0.45, 0.25, 0.14, 1.0)),
+    "009_gelatin_box": ((0.085, 0.073, 0.028), 0.097, (0.80, 0.22, 0.35, 1.0)),
+    "010_potted_meat_can": ((0.050, 0.097, 0.082), 0.370, (0.20, 0.30, 0.60, 1.0)),
+    "026_sponge": ((0.072, 0.114, 0.014), 0.0062, (0.90, 0.78, 0.30, 1.0)),
+}
+"""Length, width, height, m; mass, kg; colour."""
+
+_FRUIT: dict[str, tuple[float, float, Rgba]] = {
+    "013_apple": (0.075, 0.068, (0.75, 0.10, 0.12, 1.0)),
+    "015_peach": (0.059, 0.033, (0.93, 0.60, 0.38, 1.0)),
+    "017_orange": (0.073, 0.047, (0.95, 0.52, 0.10, 1.0)),
+    "018_plum": (0.052, 0.025, (0.35, 0.10, 0.25, 1.0)),
+}
+"""Diameter, m; mass, kg; colour. Spheres."""
+
+
+def _can(name: str) -> ObjectType:
+    diameter, height, mass, rgba = _CANS[name]
+    radius = diameter / 2
+    shape = Shape("cylinder", (radius, height / 2, 0.0), rgba=rgba)
+    return ObjectType(name, (shape,), mass, (radius, radius, height / 2))
+
+
+def _box_object(name: str) -> ObjectType:
+    size, mass, rgba = _BOXES[name]
+    half = (size[0] / 2, size[1] / 2, size[2] / 2)
+    return ObjectType(name, (Shape("box", half, rgba=rgba),), mass, half)
+
+
+def _sphere(name: str) -> ObjectType:
+    diameter, mass, rgba = _FRUIT[name]
+    radius = diameter / 2
+    shape = Shape("sphere", (radius, 0.0, 0.0), rgba=rgba)
+    return ObjectType(name, (shape,), mass, (radius, radius, radius))
+
+
+def _lathe(profile: list[tuple[float, float]], sides: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return vertices (v, 3) and faces (f, 3) of a convex solid of revolution about z.
+
+    Args:
+        profile: (radius, z) from bottom to top; all radii positive.
+        sides: corners of each ring.
+    """
+    angle = np.arange(sides) * 2 * np.pi / sides
+    rings = [
+        np.column_stack([r * np.cos(angle), r * np.sin(angle), np.full(sides, z)])
+        for r, z in profile
+    ]
+    faces = []
+    for k in range(len(profile) - 1):
+        for i in range(sides):
+            a, b = k * sides + i, k * sides + (i + 1) % sides
+            faces += [(a, b, b + sides), (a, b + sides, a + sides)]
+    top = (len(profile) - 1) * sides
+    for i in range(1, sides - 1):
+        faces += [(0, i + 1, i), (top, top + i, top + i + 1)]
+    return np.concatenate(rings), np.array(faces, dtype=np.int32)
+
+
+def _solid(
+    name: str, profile: list[tuple[float, float]], mass: float, rgba: Rgba, *, lying: bool = False
+) -> ObjectType:
+    """A mesh of revolution about z, or about x when it is ``lying``."""
+    vertices, faces = _lathe(profile, 12)
+    if lying:
+        vertices = vertices[:, [2, 0, 1]]
+    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    vertices = vertices - (low + high) / 2
+    half = tuple(float(v) for v in (high - low) / 2)
+    shape = Shape("mesh", rgba=rgba, vertices=vertices, faces=faces)
+    return ObjectType(name, (shape,), mass, half)  # type: ignore[arg-type]
+
+
+def _yaw(angle: float) -> Quat:
+    return (float(np.cos(angle / 2)), 0.0, 0.0, float(np.sin(angle / 2)))
+
+
+def _ring(
+    radius: float, half_height: float, z: float, thickness: float, sides: int, rgba: Rgba
+) -> list[Shape]:
+    """Return upright boxes round a circle; their outer faces touch it."""
+    inner = radius - thickness / 2
+    half_width = float(radius * np.tan(np.pi / sides))
+    return [
+        Shape(
+            "box",
+            (thickness / 2, half_width, half_height),
+            (float(inner * np.cos(a)), float(inner * np.sin(a)), z),
+            _yaw(float(a)),
+            rgba,
+        )
+        for a in np.arange(sides) * 2 * np.pi / sides
+    ]
+
+
+def _bowl() -> ObjectType:
+    """Two rings of eight boxes, the upper one wider, on a bottom: hollow."""
+    radius, height = 0.159 / 2, 0.053
+    rgba = (0.75, 0.25, 0.20, 1.0)
+    half = height / 2
+    bottom = Shape("cylinder", (0.045, 0.004, 0.0), (0.0, 0.0, -half + 0.004), rgba=rgba)
+    walls = [
+        *_ring(0.060, height / 4, -height / 4, 0.014, 8, rgba),
+        *_ring(radius, height / 4, height / 4, 0.018, 8, rgba),
+    ]
+    return ObjectType("024_bowl", (bottom, *walls), 0.147, (radius, radius, half))
+
+
+def _mug() -> ObjectType:
+    """A ring of eight boxes on a bottom, and a handle at +x; hollow."""
+    width, depth, height = 0.112, 0.080, 0.082
+    rgba = (0.70, 0.12, 0.12, 1.0)
+    radius, half = depth / 2, height / 2
+    shift = -(width - depth) / 2
+    parts = [
+        Shape("cylinder", (radius - 0.008, 0.004, 0.0), (0.0, 0.0, -half + 0.004), rgba=rgba),
+        *_ring(radius, half, 0.0, 0.008, 8, rgba),
+        Shape("box", (0.005, 0.006, 0.025), (width - radius - 0.005, 0.0, 0.0), rgba=rgba),
+        *(
+            Shape("box", (0.011, 0.006, 0.005), (radius + 0.008, 0.0, z), rgba=rgba)
+            for z in (-0.021, 0.021)
+        ),
+    ]
+    shapes = tuple(
+        Shape(p.kind, p.size, (p.pos[0] + shift, p.pos[1], p.pos[2]), p.quat, p.rgba) for p in parts
+    )
+    return ObjectType("025_mug", shapes, 0.118, (width / 2, radius, half))
+
+
+def _banana() -> ObjectType:
+    """Four boxes along an arc of 0.19 m, lying flat."""
+    rgba = (0.95, 0.82, 0.20, 1.0)
+    span, bend = 0.190, 0.45
+    angles = np.linspace(-bend, bend, 4) * 0.75
+    radius = span / 2 / np.sin(bend)
+    points = np.column_stack([radius * np.sin(angles), radius * (np.cos(angles) - 1)])
+    half = (span / 8 + 0.003, 0.018, 0.018)
+    corners = []
+    for (x, y), a in zip(points, angles, strict=True):
+        for sx in (-1, 1):
+            for sy in (-1, 1):
+                c, s = np.cos(-a), np.sin(-a)
+                corners.append(
+                    (
+                        x + c * sx * half[0] - s * sy * half[1],
+                        y + s * sx * half[0] + c * sy * half[1],
+                    )
+                )
+    low, high = np.min(corners, axis=0), np.max(corners, axis=0)
+    center, extent = (low + high) / 2, (high - low) / 2
+    shapes = tuple(
+        Shape("box", half, (float(x - center[0]), float(y - center[1]), 0.0), _yaw(float(-a)), rgba)
+        for (x, y), a in zip(points, angles, strict=True)
+    )
+    return ObjectType("011_banana", shapes, 0.066, (float(extent[0]), float(extent[1]), half[2]))
+
+
+def _bleach() -> ObjectType:
+    """A body 65 mm x 98 mm and a neck; 0.250 m high."""
+    rgba = (0.92, 0.92, 0.88, 1.0)
+    body = Shape("box", (0.0325, 0.049, 0.0925), (0.0, 0.0, -0.0325), rgba=rgba)
+    neck = Shape("cylinder", (0.020, 0.0325, 0.0), (0.0, 0.0, 0.0925), rgba=(0.2, 0.35, 0.7, 1.0))
+    return ObjectType("021_bleach_cleanser", (body, neck), 1.131, (0.0325, 0.049, 0.125))
+
+
+def _build() -> dict[str, ObjectType]:
+    yellow: Rgba = (0.95, 0.85, 0.20, 1.0)
+    green: Rgba = (0.60, 0.75, 0.30, 1.0)
+    red: Rgba = (0.85, 0.12, 0.15, 1.0)
+    lemon = [(0.007, -0.034), (0.020, -0.022), (0.027, 0.0), (0.020, 0.022), (0.007, 0.034)]
+    pear = [(0.016, -0.050), (0.032, -0.036), (0.0331, -0.016), (0.024, 0.016), (0.010, 0.050)]
+    strawberry = [(0.006, -0.0275), (0.018, -0.008), (0.02195, 0.010), (0.012, 0.0275)]
+    objects = [
+        *(_can(name) for name in _CANS),
+        *(_box_object(name) for name in _BOXES),
+        *(_sphere(name) for name in _FRUIT),
+        _bowl(),
+        _mug(),
+        _banana(),
+        _bleach(),
+        _solid("012_strawberry", strawberry, 0.018, red, lying=True),
+        _solid("014_lemon", lemon, 0.029, yellow, lying=True),
+        _solid("016_pear", pear, 0.049, green, lying=True),
+    ]
+    return {o.name: o for o in sorted(objects, key=lambda o: o.name)}
+
+
+def object_types() -> Mapping[str, ObjectType]:
+    """Return all object types by YCB name, sorted."""
+    return MappingProxyType(_build())
