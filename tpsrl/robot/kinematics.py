@@ -1,0 +1,268 @@
+"""Kinematics of Fetch's arm in the base frame: forward, inverse, and a planar closed form.
+
+The arm's geometry is read from the same model that the physics uses. Position and approach
+direction of the suction cup are solved for; its roll about the approach direction is free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import mink
+import mujoco
+import numpy as np
+
+from tpsrl.robot import fetch
+
+_DAMPING = 1e-3
+_MINK_STEPS = 60
+_MINK_DT = 0.5
+_FINITE_LOWER = np.where(np.isfinite(fetch.ARM_LOWER), fetch.ARM_LOWER, -2 * np.pi)
+_FINITE_UPPER = np.where(np.isfinite(fetch.ARM_UPPER), fetch.ARM_UPPER, 2 * np.pi)
+
+
+@dataclass(frozen=True)
+class TipPose:
+    """Where the suction cup is, in the base frame.
+
+    Attributes:
+        pos: (3,) float64, m.
+        rotation: (3, 3) float64, columns are the cup's axes; the first points out of the cup.
+    """
+
+    pos: np.ndarray
+    rotation: np.ndarray
+
+    @property
+    def approach(self) -> np.ndarray:
+        """(3,) direction out of the cup."""
+        return self.rotation[:, 0]
+
+
+class ArmKinematics:
+    """Forward and inverse kinematics of the arm, torso and head held as the benchmark does.
+
+    Deterministic. Not thread-safe: it works in one ``MjData``.
+    """
+
+    def __init__(self) -> None:
+        self.model = _arm_model()
+        self.data = mujoco.MjData(self.model)
+        self._site = self.model.site("ee").id
+        address = [self.model.joint(name).qposadr[0] for name in fetch.ARM_JOINTS]
+        if address != list(range(fetch.ARM_DOF)):
+            raise ValueError(f"The arm model's joints are not in the expected order: {address}.")
+        self._jacobian = np.zeros((3, self.model.nv)), np.zeros((3, self.model.nv))
+        self._planar = self._measure_planar()
+
+    def forward(self, qpos: np.ndarray) -> TipPose:
+        """Return the cup's pose in the base frame for (7,) joint positions."""
+        self._place(qpos)
+        rotation = self.data.site_xmat[self._site].reshape(3, 3).copy()
+        return TipPose(self.data.site_xpos[self._site].copy(), rotation)
+
+    def jacobian(self, qpos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the cup's (3, 7) linear and (3, 7) angular Jacobian in the base frame."""
+        self._place(qpos)
+        mujoco.mj_comPos(self.model, self.data)
+        linear, angular = self._jacobian
+        mujoco.mj_jacSite(self.model, self.data, linear, angular, self._site)
+        return linear.copy(), angular.copy()
+
+    def step(
+        self,
+        qpos: np.ndarray,
+        position: np.ndarray,
+        approach: np.ndarray | None = None,
+        max_delta: float = fetch.ARM_DELTA,
+    ) -> np.ndarray:
+        """Take one damped least-squares step towards a cup position (and approach direction).
+
+        Args:
+            qpos: (7,) present joint positions (or motor targets), rad.
+            position: (3,) wanted cup position in the base frame, m.
+            approach: (3,) wanted unit approach direction, ``None`` if any will do.
+            max_delta: largest change of a joint, rad.
+
+        Returns:
+            (7,) joint positions within the limits; the whole step is shortened to ``max_delta``.
+        """
+        linear, angular = self.jacobian(qpos)
+        tip = self.forward(qpos)
+        rows, error = [linear], [position - tip.pos]
+        if approach is not None:
+            rows.append(0.3 * angular)
+            error.append(0.3 * np.cross(tip.approach, approach))
+        jac, err = np.concatenate(rows), np.concatenate(error)
+        delta = jac.T @ np.linalg.solve(jac @ jac.T + _DAMPING * np.eye(len(jac)), err)
+        delta *= min(1.0, max_delta / max(float(np.abs(delta).max()), 1e-12))
+        return np.clip(qpos + delta, _FINITE_LOWER, _FINITE_UPPER)
+
+    def solve(
+        self,
+        position: np.ndarray,
+        approach: np.ndarray | None = None,
+        seed: np.ndarray | None = None,
+        tolerance: float = 0.005,
+        angle_tolerance: float = 0.05,
+    ) -> np.ndarray | None:
+        """Find joint positions that put the cup at ``position`` (with ``approach``).
+
+        The planar closed form and fixed postures serve as starts of a constrained search
+        (mink); the start nearest to ``seed`` comes first.
+
+        Args:
+            position: (3,) cup position in the base frame, m.
+            approach: (3,) unit direction out of the cup, ``None`` if any will do.
+            seed: (7,) posture to stay near; ``ARM_INIT`` if not given.
+            tolerance: largest position error, m.
+            angle_tolerance: largest angle between wanted and found approach, rad.
+
+        Returns:
+            (7,) joint positions within the limits, or ``None`` if nothing fits.
+        """
+        near = fetch.ARM_INIT if seed is None else np.asarray(seed, dtype=np.float64)
+        for start in self._starts(np.asarray(position, dtype=np.float64), approach, near):
+            qpos = self._search(start, position, approach)
+            tip = self.forward(qpos)
+            turn = 0.0
+            if approach is not None:
+                turn = float(np.arccos(np.clip(tip.approach @ approach, -1.0, 1.0)))
+            if np.linalg.norm(tip.pos - position) <= tolerance and turn <= angle_tolerance:
+                return qpos
+        return None
+
+    def planar(self, pan: float, radius: float, height: float, pitch: float) -> np.ndarray | None:
+        """Closed form for postures without roll: the arm lies in a vertical plane.
+
+        Args:
+            pan: shoulder pan, rad.
+            radius: horizontal distance of the cup from the pan axis, m.
+            height: of the cup above the floor, m.
+            pitch: of the approach direction below the horizon, rad (pi/2 points down).
+
+        Returns:
+            (7,) joint positions, elbow up, or ``None`` if out of reach or limits.
+        """
+        shoulder_x, shoulder_z, upper, fore, wrist = self._planar
+        x = radius - wrist * np.cos(pitch) - shoulder_x
+        z = height + wrist * np.sin(pitch) - shoulder_z
+        reach2 = x * x + z * z
+        cosine = (reach2 - upper**2 - fore**2) / (2 * upper * fore)
+        if abs(cosine) > 1.0:
+            return None
+        elbow = float(np.arccos(cosine))
+        lift = -np.arctan2(z, x) - np.arctan2(fore * np.sin(elbow), upper + fore * cosine)
+        flex = (pitch - lift - elbow + np.pi) % (2 * np.pi) - np.pi
+        qpos = np.array([pan, lift, 0.0, elbow, 0.0, flex, 0.0])
+        inside = np.all((qpos >= fetch.ARM_LOWER) & (qpos <= fetch.ARM_UPPER))
+        return qpos if inside else None
+
+    @property
+    def pan_axis(self) -> np.ndarray:
+        """(2,) where the shoulder pan axis crosses the base frame's floor, m."""
+        return self._pan_axis.copy()
+
+    def _place(self, qpos: np.ndarray) -> None:
+        self.data.qpos[:] = qpos
+        mujoco.mj_kinematics(self.model, self.data)
+
+    def _measure_planar(self) -> tuple[float, float, float, float, float]:
+        """Read the planar arm's link lengths from the model, arm stretched forward."""
+        self._place(np.zeros(fetch.ARM_DOF))
+        anchors = {name: self.data.joint(name).xanchor.copy() for name in fetch.ARM_JOINTS}
+        tip = self.data.site_xpos[self._site]
+        pan, lift = anchors["shoulder_pan_joint"], anchors["shoulder_lift_joint"]
+        elbow, wrist = anchors["elbow_flex_joint"], anchors["wrist_flex_joint"]
+        self._pan_axis = pan[:2].copy()
+        return (
+            float(lift[0] - pan[0]),
+            float(lift[2]),
+            float(elbow[0] - lift[0]),
+            float(wrist[0] - elbow[0]),
+            float(tip[0] - wrist[0]),
+        )
+
+    def _starts(
+        self, position: np.ndarray, approach: np.ndarray | None, near: np.ndarray
+    ) -> list[np.ndarray]:
+        """Return start postures for the search, nearest to ``near`` first."""
+        offset = position[:2] - self._pan_axis
+        pan, radius = float(np.arctan2(offset[1], offset[0])), float(np.hypot(*offset))
+        if approach is None:
+            pitches = [0.0, np.pi / 4, np.pi / 2]
+        else:
+            pitches = [float(np.arctan2(-approach[2], np.hypot(approach[0], approach[1])))]
+        postures = [self.planar(pan, radius, float(position[2]), p) for p in pitches]
+        starts = [q for q in postures if q is not None]
+        turned = np.array([pan - near[0], 0, 0, 0, 0, 0, 0])
+        starts += [near, np.clip(near + turned, _FINITE_LOWER, _FINITE_UPPER)]
+        for roll in (np.pi / 2, -np.pi / 2):
+            starts.append(np.array([pan, 0.3, roll, 1.2, -roll, 1.0, 0.0]))
+        return sorted(starts, key=lambda q: float(np.abs(q - near).max()))
+
+    def _search(
+        self, start: np.ndarray, position: np.ndarray, approach: np.ndarray | None
+    ) -> np.ndarray:
+        """Run mink's inverse kinematics from one start."""
+        configuration = mink.Configuration(
+            self.model, q=np.clip(start, _FINITE_LOWER, _FINITE_UPPER)
+        )
+        cost = 0.0 if approach is None else np.array([0.0, 0.3, 0.3])
+        task = mink.FrameTask(
+            "ee", "site", position_cost=1.0, orientation_cost=cost, lm_damping=1e-4
+        )
+        limits = [mink.ConfigurationLimit(self.model)]
+        for _ in range(_MINK_STEPS):
+            pose = configuration.get_transform_frame_to_world("ee", "site")
+            rotation = pose.rotation().as_matrix()
+            if approach is not None:
+                rotation = _turn_to(rotation[:, 0], approach) @ rotation
+            goal = mink.SE3.from_rotation_and_translation(
+                mink.SO3.from_matrix(rotation), np.asarray(position, dtype=np.float64)
+            )
+            task.set_target(goal)
+            if np.linalg.norm(task.compute_error(configuration)) < 1e-3:
+                break
+            velocity = mink.solve_ik(
+                configuration, [task], _MINK_DT, solver="daqp", damping=1e-6, limits=limits
+            )
+            configuration.integrate_inplace(velocity, _MINK_DT)
+        return np.clip(configuration.q, _FINITE_LOWER, _FINITE_UPPER)
+
+
+@lru_cache(maxsize=1)
+def arm_kinematics() -> ArmKinematics:
+    """Return this process's arm kinematics, made on first use."""
+    return ArmKinematics()
+
+
+def _turn_to(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return the smallest (3, 3) rotation that takes unit vector ``old`` to ``new``."""
+    axis = np.cross(old, new)
+    sine, cosine = float(np.linalg.norm(axis)), float(old @ new)
+    if sine < 1e-9:
+        if cosine > 0.0:
+            return np.eye(3)
+        side = np.eye(3)[int(np.argmin(np.abs(old)))]
+        axis = np.cross(old, side)
+        axis /= np.linalg.norm(axis)
+        return 2.0 * np.outer(axis, axis) - np.eye(3)
+    axis /= sine
+    cross = np.array([[0, -axis[2], axis[1]], [axis[2], 0, -axis[0]], [-axis[1], axis[0], 0]])
+    return np.eye(3) + sine * cross + (1.0 - cosine) * cross @ cross
+
+
+def _arm_model() -> mujoco.MjModel:
+    """Compile the robot alone, without shapes: joints and frames are all that is needed."""
+    # Imported here: the engine package is otherwise not needed to know where the arm is.
+    from tpsrl.sim.mujoco.robot import add_fetch
+
+    spec = mujoco.MjSpec()
+    add_fetch(spec)
+    for geom in list(spec.geoms):
+        spec.delete(geom)
+    for mesh in list(spec.meshes):
+        spec.delete(mesh)
+    return spec.compile()
