@@ -1,0 +1,1 @@
+"""Several ranks: gradient averaging and preemption of slow rollouts."""

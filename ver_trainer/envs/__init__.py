@@ -1,0 +1,1 @@
+"""Environment side of the trainer: NumPy and Gymnasium only, never torch."""

@@ -1,0 +1,306 @@
+"""The trainer's side of the environment workers.
+
+A pool owns the transfer buffers (one row per environment) and two operations: ``send`` steps some
+rows with the actions in the buffers, ``receive`` returns rows whose results are there. Nothing
+spins: the pool sleeps in ``poll`` on one pipe and the workers' sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ver_trainer.envs.nursery import LENGTH, send_message
+from ver_trainer.envs.shared import Layout, SharedBlock, transfer_specs
+from ver_trainer.envs.slot import EnvFactory
+from ver_trainer.envs.spaces import EnvSpec
+from ver_trainer.envs.worker import INDEX, WorkerTask
+from ver_trainer.errors import WorkerFailure
+
+_TICK = 0.2
+
+
+@dataclass
+class Fault:
+    """One failure of an environment worker."""
+
+    rows: tuple[int, ...]
+    kind: str  # "raised", "died" or "hung"
+    detail: str
+
+
+@dataclass
+class _Worker:
+    task: WorkerTask
+    connection: socket.socket
+    pid: int
+    busy_since: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PoolOptions:
+    """Sizes and limits of a worker pool.
+
+    ``step_timeout`` (seconds) bounds a step, ``start_timeout`` making and first resetting an
+    environment. ``seed_offset`` is added to the row to form the seed index (one block per rank).
+    """
+
+    num_envs: int
+    envs_per_worker: int = 1
+    seed: int = 0
+    seed_offset: int = 0
+    info_keys: tuple[str, ...] = ()
+    step_timeout: float = 60.0
+    start_timeout: float = 180.0
+    max_faults: int = 10
+    nice: int = 0
+
+
+class WorkerPool:
+    """Environment worker processes behind shared memory.
+
+    Attributes:
+        buffers: name to array with leading axis ``num_envs``; see ``shared.transfer_specs``.
+        faults: failures not yet taken by :meth:`take_faults`.
+        fault_count: failures so far.
+    """
+
+    def __init__(self, factory: EnvFactory, spec: EnvSpec, options: PoolOptions) -> None:
+        self.options = options
+        self.num_envs = options.num_envs
+        self.faults: list[Fault] = []
+        self.fault_count = 0
+        self.should_stop: Callable[[], None] = lambda: None
+        self._block = SharedBlock(
+            Layout.of(transfer_specs(spec, options.info_keys), options.num_envs)
+        )
+        self.buffers = self._block.arrays
+        self._ready_in, self._ready_out = os.pipe()
+        os.set_blocking(self._ready_in, False)
+        self._poll = select.poll()
+        self._poll.register(self._ready_in, select.POLLIN)
+        self._workers: dict[int, _Worker] = {}  # by file descriptor of the connection
+        self._worker_of: dict[int, _Worker] = {}  # by row
+        self._starting: dict[int, float] = {}
+        self._ready: deque[int] = deque()
+        self._start_nursery(factory)
+        step = options.envs_per_worker
+        for first in range(0, self.num_envs, step):
+            rows = tuple(range(first, min(first + step, self.num_envs)))
+            self._start_worker(rows, tuple(0 for _ in rows))
+
+    def _start_nursery(self, factory: EnvFactory) -> None:
+        self._control, theirs = socket.socketpair()
+        environment = dict(os.environ)
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            environment[name] = "1"
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-m", "ver_trainer.envs.nursery", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+        )
+        theirs.close()
+        send_message(self._control, {"path": sys.path})
+        setup = {"layout": self._block.layout, "factory": factory}
+        send_message(self._control, setup, (self._block.descriptor, self._ready_out))
+
+    def _start_worker(self, rows: tuple[int, ...], first_episodes: tuple[int, ...]) -> None:
+        options = self.options
+        task = WorkerTask(
+            rows,
+            first_episodes,
+            options.seed,
+            options.seed_offset,
+            options.info_keys,
+            options.nice,
+        )
+        ours, theirs = socket.socketpair()
+        try:
+            send_message(self._control, task, (theirs.fileno(),))
+            theirs.close()
+            reply = self._control.recv(LENGTH.size)
+        except OSError:
+            reply = b""
+        if not reply:
+            raise WorkerFailure(
+                "the process that starts environment workers died: see its output above, and "
+                "check that the environment's package imports without the trainer"
+            )
+        worker = _Worker(task, ours, LENGTH.unpack(reply)[0])
+        now = time.monotonic()
+        worker.busy_since = {row: now for row in rows}
+        self._workers[ours.fileno()] = worker
+        for row in rows:
+            self._worker_of[row] = worker
+            self._starting[row] = now
+        self._poll.register(ours.fileno(), select.POLLIN)
+
+    def send(self, rows: np.ndarray) -> None:
+        """Steps ``rows`` with the actions in ``buffers['action']``."""
+        now = time.monotonic()
+        for row in rows.tolist():
+            worker = self._worker_of[row]
+            worker.busy_since[row] = now
+            try:
+                worker.connection.send(INDEX.pack(row))
+            except OSError:
+                continue  # the worker is dead: the next receive sees the end of file
+
+    def receive(self, max_wait: float | None) -> list[int]:
+        """Returns rows whose result (or first observation) is there, in order of arrival.
+
+        Args:
+            max_wait: seconds to wait for the first one; None waits for as long as it takes. An
+                empty list comes back when the time is over or when a worker was replaced.
+
+        Raises:
+            WorkerFailure: when there were more than ``max_faults`` faults.
+        """
+        deadline = None if max_wait is None else time.monotonic() + max_wait
+        while not self._ready:
+            self.should_stop()
+            now = time.monotonic()
+            timeout = _TICK if deadline is None else min(_TICK, max(deadline - now, 0.0))
+            known = self.fault_count
+            self._wait(timeout)
+            if self.fault_count != known:
+                break
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+        rows = list(self._ready)
+        self._ready.clear()
+        return rows
+
+    def _wait(self, timeout: float) -> None:
+        events = self._poll.poll(timeout * 1000)
+        broken = [fd for fd, _ in events if fd != self._ready_in]
+        self._read_ready()
+        for descriptor in broken:
+            self._lost(self._workers[descriptor])
+        if not events:
+            self._check_hung()
+
+    def _read_ready(self) -> None:
+        try:
+            data = os.read(self._ready_in, 65536)
+        except BlockingIOError:
+            return
+        for (row,) in INDEX.iter_unpack(data):
+            if self._worker_of[row].busy_since.pop(row, None) is not None:
+                self._starting.pop(row, None)
+                self._ready.append(row)
+
+    def _check_hung(self) -> None:
+        now = time.monotonic()
+        for worker in list(self._workers.values()):
+            for row, since in worker.busy_since.items():
+                starting = row in self._starting
+                limit = self.options.start_timeout if starting else self.options.step_timeout
+                # Environments of one worker run one after the other.
+                if now - since > limit * len(worker.task.rows):
+                    what = "start" if starting else "step"
+                    detail = f"environment {row} took more than {limit:g} s to {what}"
+                    self._replace(worker, "hung", detail)
+                    break
+
+    def _lost(self, worker: _Worker) -> None:
+        data = b""
+        try:
+            worker.connection.settimeout(1.0)
+            while chunk := worker.connection.recv(65536):
+                data += chunk
+        except OSError:
+            pass
+        if data:
+            row, trace = pickle.loads(data)
+            self._replace(worker, "raised", f"environment {row} raised:\n{trace}")
+        else:
+            rows = ", ".join(map(str, worker.task.rows))
+            detail = (
+                f"the process of environment {rows} (pid {worker.pid}) died without a traceback "
+                "(killed, out of memory or a crash in C code)"
+            )
+            self._replace(worker, "died", detail)
+
+    def _replace(self, worker: _Worker, kind: str, detail: str) -> None:
+        _kill(worker.pid)
+        descriptor = worker.connection.fileno()
+        self._poll.unregister(descriptor)
+        _drain(worker.connection, time.monotonic() + 5.0)  # until it can write no more results
+        worker.connection.close()
+        del self._workers[descriptor]
+        self._read_ready()
+        rows = worker.task.rows
+        self._ready = deque(row for row in self._ready if row not in rows)
+        self.fault_count += 1
+        self.faults.append(Fault(rows, kind, detail))
+        if self.fault_count > self.options.max_faults:
+            raise WorkerFailure(
+                f"environment workers failed {self.fault_count} times, more than "
+                f"collect.max_faults={self.options.max_faults} allows; the last one: {detail}"
+            )
+        episodes = tuple(int(self.buffers["episode"][row]) + 1 for row in rows)
+        self._start_worker(rows, episodes)
+
+    def take_faults(self) -> list[Fault]:
+        """Returns and forgets the failures since the last call; their rows start afresh."""
+        faults, self.faults = self.faults, []
+        return faults
+
+    def close(self) -> None:
+        """Ends all processes; safe to call twice."""
+        deadline = time.monotonic() + 2.0
+        for worker in self._workers.values():
+            worker.connection.shutdown(socket.SHUT_WR)
+        for worker in self._workers.values():
+            _drain(worker.connection, deadline)
+            worker.connection.close()
+        self._control.close()
+        if self._nursery.poll() is None:
+            try:
+                self._nursery.wait(timeout=2.0)
+            except subprocess.TimeoutExpired:
+                self._nursery.kill()
+                self._nursery.wait()
+        for worker in self._workers.values():
+            _kill(worker.pid)
+        if self._workers:
+            os.close(self._ready_in)
+            os.close(self._ready_out)
+            self._block.close()
+        self._workers = {}
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers, in order of their rows."""
+        return [w.pid for w in sorted(self._workers.values(), key=lambda w: w.task.rows)]
+
+
+def _drain(connection: socket.socket, deadline: float) -> None:
+    """Reads until the other side is closed, at most until ``deadline``."""
+    try:
+        while True:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            if not connection.recv(65536):
+                return
+    except OSError:
+        return
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

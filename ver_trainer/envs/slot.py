@@ -1,0 +1,194 @@
+"""One environment and its row in the transfer buffers: used by workers and inline alike."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from ver_trainer.envs.spaces import EnvSpec, ObservationWriter, describe, to_env_action
+from ver_trainer.errors import TrainerError
+
+
+@dataclass(frozen=True)
+class EnvFactory:
+    """Makes an environment from a Gymnasium id or from a function.
+
+    ``target`` is an id (``CartPole-v1``, or ``package.module:Name-v0`` to import the module that
+    registers it first) or a callable returning a ``gymnasium.Env``. ``preload`` names modules to
+    import before the workers are forked.
+    """
+
+    target: str | Callable[..., gym.Env[Any, Any]]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    preload: tuple[str, ...] = ()
+
+    def __call__(self, **extra: Any) -> gym.Env[Any, Any]:
+        """Makes one environment.
+
+        Raises:
+            TrainerError: if the id is not registered or its package cannot be imported.
+        """
+        if callable(self.target):
+            return self.target(**self.kwargs, **extra)
+        try:
+            return gym.make(self.target, disable_env_checker=True, **self.kwargs, **extra)
+        except (gym.error.UnregisteredEnv, ModuleNotFoundError) as error:
+            raise TrainerError(
+                f"the environment '{self.target}' cannot be made ({error}): use a registered id, "
+                "or 'package.module:Name-v0' to import the package that registers it"
+            ) from error
+
+    def import_preloads(self) -> None:
+        """Imports the modules of ``preload``."""
+        for name in self.preload:
+            importlib.import_module(name)
+
+
+def probe(factory: EnvFactory) -> EnvSpec:
+    """Makes one environment only to read its spaces."""
+    env = factory()
+    try:
+        return describe(env.observation_space, env.action_space)
+    finally:
+        env.close()
+
+
+def episode_seed(base_seed: int, index: int, episode: int) -> int:
+    """Seed of one episode: a function of run seed, environment index and episode number.
+
+    Seeding every episode makes an environment's state a function of its seed and of the actions
+    since, which is what an exact resume replays.
+    """
+    sequence = np.random.SeedSequence([base_seed, index, episode])
+    return int(sequence.generate_state(1)[0] & 0x7FFFFFFF)
+
+
+class EnvSlot:
+    """Steps one environment with automatic reset and writes results into row ``row``.
+
+    When an episode ends, ``final_obs`` holds its last observation and ``obs`` the first one of the
+    next episode.
+    """
+
+    def __init__(
+        self,
+        factory: EnvFactory,
+        buffers: dict[str, np.ndarray],
+        row: int,
+        base_seed: int,
+        info_keys: tuple[str, ...],
+        seed_index: int | None = None,
+        first_episode: int = 0,
+    ) -> None:
+        self.env = factory()
+        self.row = row
+        self.episode = first_episode - 1
+        self.actions: list[np.ndarray] = []
+        self._base_seed = base_seed
+        self._seed_index = row if seed_index is None else seed_index
+        self._buffers = buffers
+        self._obs = _with_prefix(buffers, "obs/")
+        self._final_obs = _with_prefix(buffers, "final_obs/")
+        self._info_keys = info_keys
+        self._writer = ObservationWriter(self.env.observation_space)
+        self._spec = describe(self.env.observation_space, self.env.action_space).action
+        self._return = 0.0
+
+    def reset(self) -> None:
+        """Starts the next episode and writes its first observation."""
+        self.episode += 1
+        self._return = 0.0
+        self.actions = []
+        self._buffers["episode"][self.row] = self.episode
+        seed = episode_seed(self._base_seed, self._seed_index, self.episode)
+        observation, _ = self.env.reset(seed=seed)
+        self._writer.write(observation, self._obs, self.row)
+
+    def step(self) -> None:
+        """Steps with the action in the buffers and writes the transition."""
+        start = time.perf_counter()
+        buffers, row = self._buffers, self.row
+        action = np.array(buffers["action"][row])
+        self.actions.append(action)
+        observation, reward, terminated, truncated, info = self.env.step(
+            to_env_action(self._spec, action)
+        )
+        self._return += float(reward)
+        buffers["reward"][row] = reward
+        buffers["terminated"][row] = terminated
+        buffers["truncated"][row] = truncated
+        buffers["episode_return"][row] = self._return
+        buffers["episode_length"][row] = len(self.actions)
+        if terminated or truncated:
+            for column, key in enumerate(self._info_keys):
+                buffers["info"][row, column] = _number(info.get(key))
+            self._writer.write(observation, self._final_obs, row)
+            self.reset()
+        else:
+            self._writer.write(observation, self._obs, row)
+        buffers["step_seconds"][row] = time.perf_counter() - start
+
+    def capture(self) -> dict[str, Any]:
+        """State for an exact resume: the environment's own state, or the episode so far."""
+        state: dict[str, Any] = {"episode": self.episode, "return": self._return}
+        state["actions"] = np.array(self.actions) if self.actions else np.zeros((0,))
+        inner: Any = self.env.unwrapped
+        if callable(getattr(inner, "get_state", None)) and callable(
+            getattr(inner, "set_state", None)
+        ):
+            state["env"] = inner.get_state()
+        return state
+
+    def restore(self, state: dict[str, Any], expected: dict[str, np.ndarray]) -> None:
+        """Brings the environment back to a captured state.
+
+        Args:
+            state: what :meth:`capture` returned.
+            expected: the observation (name to array) that the environment must show afterwards.
+
+        Raises:
+            TrainerError: if the environment does not come back to the same observation.
+        """
+        self.episode = int(state["episode"]) - 1
+        self.reset()
+        inner: Any = self.env.unwrapped
+        if "env" in state:
+            inner.set_state(state["env"])
+            self.actions = list(state["actions"])
+            for name, array in self._obs.items():
+                array[self.row] = expected[name]
+        else:
+            self._replay(list(state["actions"]))
+        self._return = float(state["return"])
+        for name, value in expected.items():
+            if not np.array_equal(self._obs[name][self.row], value, equal_nan=True):
+                raise TrainerError(
+                    f"environment {self.row} cannot be resumed exactly: after replaying its "
+                    f"episode the observation '{name}' differs, so the environment is not a "
+                    "function of its seed and actions; give it get_state() and set_state(), or "
+                    "resume with resume=loose"
+                )
+
+    def _replay(self, actions: list[np.ndarray]) -> None:
+        for action in actions:
+            self.actions.append(action)
+            observation, *_ = self.env.step(to_env_action(self._spec, action))
+            self._writer.write(observation, self._obs, self.row)
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self.env.close()
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float, bool, np.number, np.bool_)) else np.nan
+
+
+def _with_prefix(buffers: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {k.removeprefix(prefix): v for k, v in buffers.items() if k.startswith(prefix)}

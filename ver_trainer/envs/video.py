@@ -1,0 +1,65 @@
+"""Writes episodes of an environment as videos, inside its own process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+from ver_trainer.errors import TrainerError
+
+
+class VideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
+    """Writes the first ``episodes`` episodes to ``folder/episode_N.mp4``."""
+
+    def __init__(self, env: gym.Env[Any, Any], folder: str, episodes: int = 1) -> None:
+        super().__init__(env)
+        self._folder, self._left = Path(folder), episodes
+        self._number, self._frames = 0, []  # type: ignore[var-annotated]
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Resets and writes the episode before."""
+        self._write()
+        result = self.env.reset(**kwargs)
+        self._grab()
+        return result
+
+    def step(self, action: Any) -> Any:
+        """Steps and keeps a frame."""
+        result = self.env.step(action)
+        self._grab()
+        return result
+
+    def close(self) -> None:
+        """Closes the environment; an unfinished episode is not written."""
+        self._frames = []
+        super().close()
+
+    def _grab(self) -> None:
+        if self._left > 0:
+            self._frames.append(self.env.render())
+
+    def _write(self) -> None:
+        if self._left <= 0 or len(self._frames) < 2:
+            self._frames = []
+            return
+        try:
+            import imageio.v3 as iio
+        except ModuleNotFoundError:
+            raise TrainerError("videos need imageio: pip install 'imageio[ffmpeg]'") from None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"episode_{self._number}.mp4"
+        temporary = path.with_name(f".{path.name}")
+        fps = self.env.metadata.get("render_fps", 30)
+        iio.imwrite(temporary, self._frames, fps=fps, extension=".mp4")
+        os.replace(temporary, path)
+        self._number, self._left, self._frames = self._number + 1, self._left - 1, []
+
+
+def with_video(target: Any, folder: str, **kwargs: Any) -> gym.Env[Any, Any]:
+    """Makes an environment that records its first episode."""
+    from ver_trainer.envs.slot import EnvFactory
+
+    return VideoRecorder(EnvFactory(target, kwargs)(render_mode="rgb_array"), folder)

@@ -1,0 +1,92 @@
+"""Environment worker: steps its environments when told to and announces each result.
+
+Protocol. The trainer sends 16-bit environment indices over the worker's socket (their actions lie
+in shared memory); the worker steps them in that order and writes each index to the common ``ready``
+pipe. An exception goes back over the socket as ``index`` and a traceback, and the worker exits.
+End of file on the socket means that the trainer is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import socket
+import struct
+import sys
+import traceback
+from dataclasses import dataclass
+
+from ver_trainer.envs.shared import SharedBlock
+from ver_trainer.envs.slot import EnvFactory, EnvSlot
+
+INDEX = struct.Struct("H")
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class WorkerTask:
+    """What one worker does: rows, and the first episode number of each."""
+
+    rows: tuple[int, ...]
+    first_episodes: tuple[int, ...]
+    base_seed: int
+    seed_offset: int
+    info_keys: tuple[str, ...]
+    nice: int = 0
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to kill this process when its parent dies (Linux; elsewhere sockets do)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def ignore_run_signals() -> None:
+    """Leaves Ctrl-C and scheduler signals to the trainer, which closes its workers itself."""
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def run_worker(
+    task: WorkerTask,
+    factory: EnvFactory,
+    block: SharedBlock,
+    connection: socket.socket,
+    ready: int,
+) -> None:
+    """Body of a worker process; returns when the trainer closes the connection."""
+    if task.nice:
+        os.nice(task.nice)
+    slots: dict[int, EnvSlot] = {}
+    current = task.rows[0]
+    try:
+        for current, episode in zip(task.rows, task.first_episodes, strict=True):
+            slots[current] = EnvSlot(
+                factory,
+                block.arrays,
+                current,
+                task.base_seed,
+                task.info_keys,
+                seed_index=current + task.seed_offset,
+                first_episode=episode,
+            )
+            slots[current].reset()
+            os.write(ready, INDEX.pack(current))
+        remainder = b""
+        while data := connection.recv(4096):
+            data = remainder + data
+            whole = len(data) // INDEX.size * INDEX.size
+            remainder = data[whole:]
+            for (current,) in INDEX.iter_unpack(data[:whole]):
+                slots[current].step()
+                os.write(ready, INDEX.pack(current))
+    except (BrokenPipeError, ConnectionResetError):
+        return
+    except BaseException:
+        report = pickle.dumps((current, traceback.format_exc()))
+        connection.sendall(report)
+    finally:
+        for slot in slots.values():
+            slot.close()

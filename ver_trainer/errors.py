@@ -1,0 +1,34 @@
+"""Exceptions of the trainer. Every message is one sentence: what, where, what to do."""
+
+from __future__ import annotations
+
+
+class TrainerError(ValueError):
+    """Base class of everything the trainer refuses."""
+
+
+class ConfigError(TrainerError):
+    """A configuration key or value that cannot be used."""
+
+
+class SpaceError(TrainerError):
+    """An observation or action space that the trainer cannot handle."""
+
+
+class NonFiniteError(TrainerError):
+    """A NaN or infinity in an observation, a reward, a loss or a gradient."""
+
+
+class CheckpointError(TrainerError):
+    """A checkpoint that is missing, damaged or made for another configuration."""
+
+
+class WorkerFailure(TrainerError):
+    """An environment failed more often than ``collect.max_faults`` allows.
+
+    The message ends with the traceback of the environment process.
+    """
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: a signal asked the run to stop
+    """Raised inside collection when a signal asked the run to stop."""

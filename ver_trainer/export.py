@@ -1,0 +1,168 @@
+"""Policies outside the trainer: safetensors, TorchScript and ONNX."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ver_trainer.checkpoint import read_weights, save_weights
+from ver_trainer.config import NetConfig
+from ver_trainer.errors import CheckpointError, ConfigError
+from ver_trainer.nets.policy import Policy, make_policy, spec_from_dict, spec_to_dict
+
+PARTS = ("encoder", "core", "actor", "critic")
+
+
+def policy_header(policy: Policy) -> dict[str, Any]:
+    """Description from which :func:`load_policy` rebuilds the network."""
+    return {"spec": spec_to_dict(policy.spec), "net": dataclasses.asdict(policy.config)}
+
+
+def save_policy(policy: Policy, path: str | Path) -> None:
+    """Writes a policy's weights and description to one ``.safetensors`` file, atomically."""
+    save_weights(Path(path), policy.state_dict(), policy_header(policy))
+
+
+def load_policy(path: str | Path, device: str = "cpu") -> Policy:
+    """Loads a policy from a weights file, a checkpoint or a run folder.
+
+    Raises:
+        CheckpointError: if the file cannot be read or has no description.
+    """
+    weights, header = read_weights(Path(path))
+    if "spec" not in header:
+        raise CheckpointError(
+            f"'{path}' has no description of the network: write it with save_policy"
+        )
+    config = NetConfig(**{**header["net"], "compile": False})
+    policy = make_policy(spec_from_dict(header["spec"]), config)
+    policy.load_state_dict(weights)
+    return policy.to(device).eval()
+
+
+def load_pretrained(policy: Policy, path: str | Path, parts: list[str]) -> list[str]:
+    """Copies weights of another policy, e.g. one trained by imitation, into ``policy``.
+
+    Args:
+        policy: the policy to initialise.
+        path: as in :func:`load_policy`.
+        parts: names from encoder, core, actor, critic; empty means all that the file has.
+
+    Returns:
+        The parts that were copied.
+
+    Raises:
+        ConfigError: for an unknown part, or weights whose names or shapes do not fit.
+    """
+    unknown = sorted(set(parts) - set(PARTS))
+    if unknown:
+        raise ConfigError(f"pretrained_parts has '{unknown[0]}': use some of {', '.join(PARTS)}")
+    weights, _ = read_weights(Path(path))
+    found = {_part(name) for name in weights}
+    chosen = set(parts) or found
+    absent = sorted(chosen - found)
+    if absent:
+        raise ConfigError(f"the pretrained weights '{path}' have no {absent[0]}: leave it out")
+    own = {k: v for k, v in policy.state_dict().items() if _part(k) in chosen}
+    theirs = {k: v for k, v in weights.items() if _part(k) in chosen}
+    wrong = [k for k in sorted(own.keys() | theirs.keys()) if _differs(own.get(k), theirs.get(k))]
+    if wrong:
+        name = wrong[0]
+        raise ConfigError(
+            f"the pretrained weights '{path}' do not fit: '{name}' is {_shape(theirs.get(name))} "
+            f"there and {_shape(own.get(name))} here; use the same net.* settings, or choose "
+            "pretrained_parts"
+        )
+    policy.load_state_dict(theirs, strict=False)
+    return sorted(chosen)
+
+
+def _part(name: str) -> str:
+    first = name.split(".", 1)[0]
+    return "critic" if first.startswith("critic") else first
+
+
+def _differs(a: Tensor | None, b: Tensor | None) -> bool:
+    return a is None or b is None or a.shape != b.shape
+
+
+def _shape(tensor: Tensor | None) -> str:
+    return "missing" if tensor is None else str(tuple(tensor.shape))
+
+
+class InferencePolicy(nn.Module):
+    """The policy as a function of tensors: deterministic actions within the environment's bounds.
+
+    ``forward(obs_1, ..., obs_k, state)`` takes the observations in the order of ``names`` and the
+    recurrent state ``[n, state_size]`` (zeros at the start of an episode) and returns
+    ``(action, next_state)``.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.policy = policy
+        self.names = list(policy.spec.observations)
+        action = policy.spec.action
+        self.continuous = action.kind == "continuous"
+        self.start = action.start
+        if self.continuous:
+            low, high = torch.tensor(action.low), torch.tensor(action.high)
+            bounded = torch.isfinite(low) & torch.isfinite(high)
+            self.register_buffer("low", low)
+            self.register_buffer("high", high)
+            self.register_buffer("centre", torch.where(bounded, (low + high) / 2, 0.0 * bounded))
+            self.register_buffer("half", torch.where(bounded, (high - low) / 2, 1.0))
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """One deterministic step."""
+        obs = dict(zip(self.names, inputs[:-1], strict=True))
+        step = self.policy.act(obs, inputs[-1], deterministic=True)
+        if not self.continuous:
+            return step.action + self.start, step.state
+        action = step.action * self.half + self.centre
+        return torch.max(torch.min(action, self.high), self.low), step.state
+
+
+def example_inputs(policy: Policy, n: int = 2) -> tuple[Tensor, ...]:
+    """Zero observations and state for ``n`` environments."""
+    types = {"uint8": torch.uint8, "float32": torch.float32}
+    specs = policy.spec.observations.values()
+    obs = [torch.zeros(n, *spec.shape, dtype=types[spec.dtype]) for spec in specs]
+    return (*obs, policy.initial_state(n))
+
+
+def export_policy(source: str | Path | Policy, path: str | Path) -> Path:
+    """Writes a policy as TorchScript (``.pt``) or ONNX (``.onnx``), for any batch size.
+
+    Raises:
+        ConfigError: for another suffix, or if the onnx package is missing.
+    """
+    policy = source if isinstance(source, Policy) else load_policy(source)
+    policy = policy.cpu().eval()
+    path = Path(path)
+    module, inputs = InferencePolicy(policy).eval(), example_inputs(policy)
+    if path.suffix == ".pt":
+        with torch.no_grad():
+            torch.jit.trace(module, inputs, check_trace=False).save(str(path))
+        return path
+    if path.suffix != ".onnx":
+        raise ConfigError(f"cannot export to '{path.name}': use a name ending in .pt or .onnx")
+    names = [*module.names, "state"]
+    axes = {name: {0: "n"} for name in [*names, "action", "next_state"]}
+    try:
+        torch.onnx.export(
+            module,
+            inputs,
+            str(path),
+            input_names=names,
+            output_names=["action", "next_state"],
+            dynamic_axes=axes,
+            dynamo=False,
+        )
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"export to ONNX needs a package: pip install {error.name}") from None
+    return path

@@ -1,0 +1,184 @@
+"""Records of a run: JSON lines always, TensorBoard and Weights & Biases on request, a progress bar."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ver_trainer.config import LogConfig
+from ver_trainer.errors import ConfigError
+
+
+class JsonLines:
+    """One JSON object a line; on resume, records after the checkpoint are removed."""
+
+    def __init__(self, path: Path, keep_until: int | None) -> None:
+        self.path = path
+        if keep_until is not None and path.is_file():
+            lines = [x for x in path.read_text().splitlines() if _update_of(x) <= keep_until]
+            temporary = path.with_name(f".{path.name}.tmp")
+            temporary.write_text("".join(line + "\n" for line in lines))
+            os.replace(temporary, path)
+        elif path.is_file():
+            path.unlink()
+        self._file = path.open("a")
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Appends one record."""
+        clean = {k: (v if not _is_nan(v) else None) for k, v in record.items()}
+        self._file.write(json.dumps(clean) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _update_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["update"])
+    except (ValueError, KeyError):
+        return math.inf  # a line cut off by a kill
+
+
+class Logger:
+    """Writes records to every sink that is switched on; silent on ranks other than the first."""
+
+    def __init__(
+        self,
+        config: LogConfig,
+        folder: Path,
+        run_config: dict[str, Any],
+        total_steps: int,
+        resume_update: int | None,
+        enabled: bool,
+    ) -> None:
+        self.enabled = enabled
+        self.total_steps = total_steps
+        self._json: JsonLines | None = None
+        self._tensorboard: Any = None
+        self._wandb: Any = None
+        self._progress: Progress | None = None
+        self._task: Any = None
+        self._last_print = 0.0
+        self._console = Console(stderr=True)
+        self._show = config.progress and enabled
+        if not enabled:
+            return
+        self._json = JsonLines(folder / "metrics.jsonl", resume_update)
+        if config.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._tensorboard = SummaryWriter(str(folder / "tensorboard"))
+        if config.wandb:
+            self._wandb = _start_wandb(config, folder, run_config)
+        if self._show and self._console.is_terminal:
+            self._start_bar()
+
+    def _start_bar(self) -> None:
+        self._progress = Progress(
+            TextColumn("training"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}"),
+            console=self._console,
+        )
+        self._task = self._progress.add_task("training", total=self.total_steps, text="")
+        self._progress.start()
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Writes one record; ``step``, ``update`` and ``time/*`` are expected in it."""
+        if not self.enabled:
+            return
+        assert self._json is not None
+        self._json.write(record)
+        step = int(record["step"])
+        scalars = {k: v for k, v in record.items() if isinstance(v, (int, float))}
+        if self._tensorboard is not None:
+            for name, value in scalars.items():
+                self._tensorboard.add_scalar(name, value, step)
+        if self._wandb is not None:
+            self._wandb.log(scalars, step=step)
+        if self._show:
+            self._print(record, step)
+
+    def record_evaluation(self, step: int, update: int, values: dict[str, float]) -> None:
+        """Writes the result of an evaluation as a record of its own."""
+        if not self.enabled:
+            return
+        assert self._json is not None
+        self._json.write({"step": step, "update": update, **values})
+        for name, value in values.items():
+            if self._tensorboard is not None:
+                self._tensorboard.add_scalar(name, value, step)
+        if self._wandb is not None:
+            self._wandb.log(values, step=step)
+        shown = "  ".join(f"{k} {_short(v)}" for k, v in values.items())
+        self.message(f"evaluation after {step:,} steps: {shown}")
+
+    def _print(self, record: dict[str, Any], step: int) -> None:
+        text = (
+            f"{record['time/steps_per_second']:,.0f} steps/s  return "
+            f"{_short(record.get('episode/return'))}  loss {_short(record.get('learner/loss'))}  "
+            f"entropy {_short(record.get('learner/entropy'))}"
+        )
+        if record.get("fault/count"):
+            text += f"  faults {record['fault/count']}"
+        if self._progress is not None:
+            self._progress.update(self._task, completed=step, text=text)
+            return
+        now = time.monotonic()
+        if now - self._last_print < 10 and step < self.total_steps:
+            return
+        self._last_print = now
+        left = max(self.total_steps - step, 0) / max(record["time/steps_per_second"], 1e-9)
+        self._console.print(
+            f"{step:,}/{self.total_steps:,} steps  {text}  left {left:,.0f} s", highlight=False
+        )
+
+    def message(self, text: str) -> None:
+        """Shows a sentence to the person at the keyboard."""
+        if self._show:
+            self._console.print(text, highlight=False)
+
+    def close(self) -> None:
+        """Closes all sinks."""
+        if self._progress is not None:
+            self._progress.stop()
+        if self._json is not None:
+            self._json.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+
+def _short(value: Any) -> str:
+    return "-" if value is None or _is_nan(value) else f"{value:.4g}"
+
+
+def _start_wandb(config: LogConfig, folder: Path, run_config: dict[str, Any]) -> Any:
+    try:
+        import wandb
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "log.wandb=true needs the wandb package: pip install wandb, or log.wandb=false"
+        ) from None
+    id_file = folder / "wandb_id"
+    run_id = id_file.read_text().strip() if id_file.is_file() else wandb.util.generate_id()
+    id_file.write_text(run_id)
+    return wandb.init(
+        project=config.wandb_project, id=run_id, resume="allow", dir=str(folder), config=run_config
+    )

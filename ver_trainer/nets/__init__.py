@@ -1,0 +1,1 @@
+"""Policy networks: encoders, cores and heads that combine freely."""

@@ -1,0 +1,78 @@
+"""Recurrent cores: a step for collection, a packed pass over ragged sequences for learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+
+@dataclass
+class Packing:
+    """How the rows of a mini-batch form sequences.
+
+    The rows are in packed order: first the first steps of all sequences (longest sequence first),
+    then the second steps, and so on.
+
+    Attributes:
+        batch_sizes: int64 CPU tensor ``[longest]``, how many sequences have a step ``t``.
+        state: recurrent state ``[sequences, state_size]`` before the first step of each sequence.
+    """
+
+    batch_sizes: Tensor
+    state: Tensor
+
+
+class LSTMCore(nn.Module):
+    """LSTM whose state is one flat row per environment: ``[n, 2 * layers * size]``."""
+
+    def __init__(self, inputs: int, size: int, layers: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(inputs, size, layers)
+        self.out_features = size
+        self.state_size = 2 * layers * size
+        for name, parameter in self.lstm.named_parameters():
+            if "weight" in name:
+                nn.init.orthogonal_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
+    def step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """One step for ``n`` environments; returns output and next state."""
+        output, hidden = self.lstm(features.unsqueeze(0), self._split(state))
+        return output.squeeze(0), self._join(hidden)
+
+    def sequence(self, features: Tensor, packing: Packing) -> Tensor:
+        """All rows of a mini-batch in packed order; returns outputs in the same order."""
+        packed = PackedSequence(features, packing.batch_sizes)
+        output, _ = self.lstm(packed, self._split(packing.state))
+        return output.data
+
+    def _split(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        shaped = state.view(state.shape[0], 2, self.lstm.num_layers, self.lstm.hidden_size)
+        hidden, cell = shaped.unbind(1)
+        return hidden.transpose(0, 1).contiguous(), cell.transpose(0, 1).contiguous()
+
+    def _join(self, hidden: tuple[Tensor, Tensor]) -> Tensor:
+        return torch.stack(hidden).permute(2, 0, 1, 3).reshape(hidden[0].shape[1], -1)
+
+
+class NoCore(nn.Module):
+    """No memory: features pass through."""
+
+    state_size = 0
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.out_features = inputs
+
+    def step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the features and the (empty) state unchanged."""
+        return features, state
+
+    def sequence(self, features: Tensor, packing: Packing) -> Tensor:
+        """Returns the features unchanged."""
+        del packing
+        return features

@@ -1,0 +1,197 @@
+"""Builds the parts of a run from its configuration."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ver_trainer.config import TrainConfig
+from ver_trainer.distributed.group import Group
+from ver_trainer.distributed.preemption import FractionPreemption, Preemption, TimePreemption
+from ver_trainer.envs.inline import InlinePool
+from ver_trainer.envs.pool import PoolOptions, WorkerPool
+from ver_trainer.envs.slot import EnvFactory, probe
+from ver_trainer.envs.spaces import EnvSpec
+from ver_trainer.errors import ConfigError
+from ver_trainer.export import load_pretrained
+from ver_trainer.learner.ppo import PPOLearner
+from ver_trainer.nets.policy import Policy, make_policy
+from ver_trainer.rollout.collector import Collector
+from ver_trainer.rollout.storage import RolloutStorage
+from ver_trainer.schemes import SCHEMES, collect_rules
+
+
+@dataclass
+class Parts:
+    """Everything that a run consists of."""
+
+    group: Group
+    device: torch.device
+    factory: EnvFactory
+    spec: EnvSpec
+    policy: Policy
+    learner: PPOLearner
+    storage: RolloutStorage
+    pool: Any
+    collector: Any
+    generator: torch.Generator
+    rng: np.random.Generator
+    preemption: Preemption | None
+
+
+def choose_device(name: str, local_rank: int) -> torch.device:
+    """The device for inference and learning.
+
+    Raises:
+        ConfigError: if the device does not exist.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device={name} is not a torch device: use auto, cpu or cuda") from None
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise ConfigError(f"device={name} but torch sees no GPU: use device=cpu")
+        device = torch.device("cuda", device.index if device.index is not None else local_rank)
+        torch.cuda.set_device(device)
+    return device
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds Python's, NumPy's and torch's global generators."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def build(config: TrainConfig, env: Callable[..., Any] | None = None) -> Parts:
+    """Builds all parts; environment processes start first, so that they load meanwhile.
+
+    Args:
+        config: the validated configuration.
+        env: function that makes an environment (or a batched torch environment), instead of
+            ``config.env``.
+    """
+    torch.set_num_threads(config.threads)
+    group = Group.from_environment("cuda" if torch.cuda.is_available() else "cpu")
+    device = choose_device(config.device, group.local_rank)
+    seed_everything(config.seed)
+    factory = EnvFactory(env or config.env, dict(config.env_args), tuple(config.preload))
+    batched = _make_batched(factory, config)
+    spec = batched.spec if batched is not None else probe(factory)
+    n = batched.num_envs if batched is not None else config.collect.num_envs
+    pool = batched if batched is not None else make_pool(config, factory, spec, group)
+    try:
+        policy = make_policy(spec, config.net, config.precision).to(device)
+        if config.pretrained:
+            load_pretrained(policy, config.pretrained, list(config.pretrained_parts))
+        group.broadcast_module(policy)
+        generator = torch.Generator(device).manual_seed(config.seed + 1000 * group.rank)
+        rng = np.random.default_rng([config.seed, group.rank])
+        scheme = SCHEMES[config.scheme]
+        preempts = config.collect.preempt and group.size > 1 and scheme.preemption != "none"
+        storage = make_storage(config, spec, policy, device, n, keep_stale=preempts)
+        learner = make_learner(config, policy, group, rng)
+        collector = _make_collector(config, pool, storage, policy, generator, device)
+    except BaseException:
+        pool.close()
+        raise
+    preemption = _make_preemption(config, group, storage.size) if preempts else None
+    return Parts(
+        group, device, factory, spec, policy, learner, storage, pool, collector, generator, rng,
+        preemption,
+    )  # fmt: skip
+
+
+def make_pool(
+    config: TrainConfig, factory: EnvFactory, spec: EnvSpec, group: Group
+) -> WorkerPool | InlinePool:
+    """Makes the environments of this rank."""
+    collect = config.collect
+    options = PoolOptions(
+        collect.num_envs,
+        collect.envs_per_worker,
+        config.seed,
+        group.rank * collect.num_envs,
+        tuple(config.info_keys),
+        collect.step_timeout,
+        collect.start_timeout,
+        collect.max_faults,
+        collect.worker_nice,
+    )
+    kind = InlinePool if config.collector == "inline" else WorkerPool
+    return kind(factory, spec, options)
+
+
+def make_storage(
+    config: TrainConfig,
+    spec: EnvSpec,
+    policy: Policy,
+    device: torch.device,
+    num_envs: int,
+    keep_stale: bool = False,
+) -> RolloutStorage:
+    """Makes a rollout storage on the learner's device."""
+    steps = config.collect.steps
+    return RolloutStorage(spec, num_envs, steps, policy.state_size, device, keep_stale)
+
+
+def make_learner(
+    config: TrainConfig, policy: Policy, group: Group, rng: np.random.Generator
+) -> PPOLearner:
+    """Makes the learner for the configured scheme."""
+    scheme = SCHEMES[config.scheme]
+    ppo = config.ppo
+    if not scheme.importance_weights:
+        ppo = type(ppo)(**{**vars(ppo), "importance_weights": False})
+    return PPOLearner(policy, ppo, config.optim, group, rng, scheme.vtrace, scheme.delayed_gradient)
+
+
+def _make_collector(
+    config: TrainConfig,
+    pool: Any,
+    storage: RolloutStorage,
+    policy: Policy,
+    generator: torch.Generator,
+    device: torch.device,
+) -> Any:
+    from ver_trainer.rollout.batched import BatchedCollector, BatchedEnv
+
+    if isinstance(pool, BatchedEnv):
+        return BatchedCollector(pool, storage, policy, generator, config.collect.check_finite)
+    return Collector(
+        pool,
+        storage,
+        policy,
+        collect_rules(config),
+        generator,
+        device,
+        tuple(config.info_keys),
+        config.collect.check_finite,
+    )
+
+
+def _make_preemption(config: TrainConfig, group: Group, quota: int) -> Preemption:
+    if SCHEMES[config.scheme].preemption == "time":
+        return TimePreemption(group, quota)
+    return FractionPreemption(group, quota, config.collect.preempt_fraction)
+
+
+def _make_batched(factory: EnvFactory, config: TrainConfig) -> Any:
+    """A batched torch environment, if that is what the factory makes."""
+    if config.collector != "inline" or not callable(factory.target):
+        return None
+    from ver_trainer.rollout.batched import BatchedEnv
+
+    env = factory()
+    if BatchedEnv.fits(env):
+        return BatchedEnv(env, config.seed)
+    env.close()
+    return None

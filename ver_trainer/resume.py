@@ -1,0 +1,102 @@
+"""What a run must remember to go on as if it had never stopped."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from ver_trainer.checkpoint import CheckpointManager
+from ver_trainer.envs.inline import InlinePool
+from ver_trainer.errors import CheckpointError
+from ver_trainer.rollout.collector import Collector, Episode
+
+if TYPE_CHECKING:
+    from ver_trainer.runner import Runner
+
+
+def capture(runner: Runner) -> dict[str, Any]:
+    """State of a run between two updates.
+
+    With inline collection this is everything: learner, random generators, environments, rows in
+    flight and recurrent states. With workers the environments start new episodes on resume.
+    """
+    parts = runner.parts
+    state: dict[str, Any] = {
+        "steps": runner.steps,
+        "seconds": runner._seconds_before + time.perf_counter() - runner._start,
+        "fault_count": runner.fault_count,
+        "learner": parts.learner.state_dict(),
+        "episodes": [[e.length, e.reward, e.info] for e in runner.episodes],
+        "random": capture_random(parts.generator, parts.rng),
+        "exact": isinstance(parts.pool, InlinePool),
+    }
+    if isinstance(parts.pool, InlinePool):
+        state["pool"] = parts.pool.capture()
+        state["collector"] = parts.collector.capture()
+        state["storage"] = parts.storage.capture()
+    elif isinstance(parts.collector, Collector):
+        state["next_episodes"] = parts.pool.buffers["episode"] + 1
+    return state
+
+
+def restore(runner: Runner, checkpoint: Path) -> None:
+    """Brings a freshly built run to the state of a checkpoint.
+
+    Raises:
+        CheckpointError: if the checkpoint is damaged, or ``resume=exact`` and it was not written
+            with inline collection.
+        TrainerError: if an environment cannot be brought back exactly.
+    """
+    parts, config = runner.parts, runner.config
+    state = CheckpointManager.load(checkpoint, parts.group.rank)
+    exact = state["exact"] and isinstance(parts.pool, InlinePool) and config.resume != "loose"
+    if config.resume == "exact" and not exact:
+        raise CheckpointError(
+            f"'{checkpoint}' was not written with collector=inline, so it cannot be resumed "
+            "exactly: use resume=auto"
+        )
+    parts.policy.load_state_dict(load_file(checkpoint / "weights.safetensors"))
+    parts.learner.load_state_dict(state["learner"])
+    runner.steps, runner.fault_count = int(state["steps"]), int(state["fault_count"])
+    runner._seconds_before = float(state["seconds"])
+    runner.episodes.extend(Episode(int(n), float(r), info) for n, r, info in state["episodes"])
+    runner._saved_update = parts.learner.updates
+    if exact:
+        parts.pool.restore(state["pool"])
+        parts.collector.restore(state["collector"])
+        parts.storage.restore(state["storage"])
+    restore_random(state["random"], parts.generator, parts.rng)
+
+
+def capture_random(generator: torch.Generator, rng: np.random.Generator) -> dict[str, Any]:
+    """States of all random generators."""
+    kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    return {
+        "python": list(random.getstate()[1]),
+        "python_gauss": random.getstate()[2],
+        "numpy": [kind, np.array(keys), position, has_gauss, cached],
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "actions": generator.get_state(),
+        "mini_batches": rng.bit_generator.state,
+    }
+
+
+def restore_random(
+    state: dict[str, Any], generator: torch.Generator, rng: np.random.Generator
+) -> None:
+    """Inverse of :func:`capture_random`."""
+    random.setstate((3, tuple(state["python"]), state["python_gauss"]))
+    kind, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((kind, keys, position, has_gauss, cached))
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])
+    generator.set_state(state["actions"])
+    rng.bit_generator.state = state["mini_batches"]

@@ -1,0 +1,1 @@
+"""Collection and arrangement of experience."""

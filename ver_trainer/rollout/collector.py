@@ -1,0 +1,322 @@
+"""Fills the rollout buffer: waits for environments, batches inference, sends actions back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ver_trainer.envs.pool import Fault
+from ver_trainer.errors import NonFiniteError
+from ver_trainer.nets.policy import Policy
+from ver_trainer.rollout.storage import RolloutStorage
+from ver_trainer.rollout.transfer import Transfer
+
+
+class Pool(Protocol):
+    """What the collector needs of environments: see ``envs.pool.WorkerPool``."""
+
+    num_envs: int
+    buffers: dict[str, np.ndarray]
+
+    def send(self, rows: np.ndarray) -> None: ...  # noqa: D102
+    def receive(self, max_wait: float | None) -> list[int]: ...  # noqa: D102
+    def take_faults(self) -> list[Fault]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class CollectRules:
+    """How environments share a rollout.
+
+    Attributes:
+        lock_step: every inference waits for all environments (DD-PPO).
+        quota: every environment collects the same number of steps (all but VER and async).
+        replay: at the end of a rollout environments wait for the new policy; otherwise the old one
+            gives them an action, they step while the learner works, and the step belongs to the
+            next rollout.
+        min_batch: requests that start an inference at once; fewer wait for half the time that an
+            inference takes.
+        max_batch: most requests of one inference.
+    """
+
+    lock_step: bool
+    quota: bool
+    replay: bool
+    min_batch: int
+    max_batch: int
+
+
+@dataclass
+class Episode:
+    """One finished episode."""
+
+    length: int
+    reward: float
+    info: dict[str, float]
+
+
+@dataclass
+class CollectStats:
+    """What happened during one rollout; times in seconds."""
+
+    steps: int = 0
+    wait: float = 0.0
+    inference: float = 0.0
+    total: float = 0.0
+    batches: int = 0
+    requests: int = 0
+    dropped: int = 0
+    ended_early: bool = False
+    episodes: list[Episode] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+
+class Collector:
+    """Collects rollouts from a pool of environments.
+
+    Attributes:
+        version: number of the policy used for inference, stored with every row.
+        ends_early: called while waiting; true ends the rollout before it is full.
+        before_inference: called before every inference (fetches new weights in ``async``).
+        step_seconds: running mean of each environment's step time ``[num_envs]``.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        storage: RolloutStorage,
+        policy: Policy,
+        rules: CollectRules,
+        generator: torch.Generator,
+        device: torch.device,
+        info_keys: tuple[str, ...] = (),
+        check_finite: bool = True,
+    ) -> None:
+        self.pool, self.storage, self.policy, self.rules = pool, storage, policy, rules
+        self.generator, self.device, self.info_keys = generator, device, info_keys
+        self.version = 0
+        self.ends_early: Callable[[], bool] | None = None
+        self.before_inference: Callable[[], None] = lambda: None
+        self.transfer = Transfer(pool.buffers, policy.spec.action, device)
+        self.state = policy.initial_state(pool.num_envs, device)
+        self.step_of_env = np.zeros(pool.num_envs, np.int64)
+        self.served = np.zeros(pool.num_envs, np.int64)
+        self.step_seconds = np.zeros(pool.num_envs)
+        self.stats = CollectStats()
+        self._ready: list[int] = []  # results not looked at yet
+        self._pending: list[int] = []  # results taken, waiting for an action
+        self._inference_seconds = 0.002
+        self._finite = [k for k in storage.obs if storage.obs[k].is_floating_point()]
+        if not check_finite:
+            self._finite = []
+
+    @torch.inference_mode()
+    def collect(self) -> CollectStats:
+        """Fills the storage with one rollout and bootstraps its unfinished episodes.
+
+        Raises:
+            NonFiniteError: for a NaN or infinity in an observation or a reward.
+            WorkerFailure: after too many faults.
+        """
+        stats = self.stats = CollectStats()
+        begin = time.perf_counter()
+        if self._pending:
+            self._act(self._take_pending())
+        while self.storage.num_complete < self.storage.size:
+            if self.ends_early is not None and self.ends_early():
+                stats.ended_early = True
+                break
+            self._take_results(self._wait())
+            if self.storage.num_complete < self.storage.size:
+                self._act(self._below_quota())
+        self._bootstrap()
+        stats.steps = self.storage.num_complete
+        stats.total = time.perf_counter() - begin
+        return stats
+
+    def _below_quota(self) -> np.ndarray:
+        if not self.rules.quota:
+            return self._take_pending()
+        quota = self.storage.size // self.pool.num_envs
+        counts = self.storage.steps_of_env
+        active = [e for e in self._pending if counts[e] < quota]
+        self._pending = [e for e in self._pending if counts[e] >= quota]
+        return np.array(active, np.int64)
+
+    def _take_pending(self) -> np.ndarray:
+        envs, self._pending = np.array(self._pending, np.int64), []
+        return envs
+
+    def _wait(self) -> np.ndarray:
+        """Sleeps until there is a batch; least-served environments first."""
+        begin = time.perf_counter()
+        first: float | None = begin if self._ready else None
+        while True:
+            wanted, patience = self._wanted()
+            count = len(self._ready)
+            now = time.perf_counter()
+            if count >= wanted:
+                break
+            if count and first is not None and now - first >= patience:
+                break
+            left = None if first is None else max(first + patience - now, 0.0)
+            if self.ends_early is not None:
+                if self.ends_early():
+                    break
+                left = min(left, 0.005) if left is not None else 0.005
+            self._ready += self.pool.receive(left)
+            self._handle_faults()
+            if first is None and self._ready:
+                first = time.perf_counter()
+        self.stats.wait += time.perf_counter() - begin
+        order = sorted(self._ready, key=lambda e: (self.served[e], e))
+        batch = order[: self.rules.max_batch]
+        room = self.storage.size - self.storage.num_complete
+        batch = batch[:room]
+        taken = set(batch)
+        self._ready = [e for e in self._ready if e not in taken]
+        return np.array(batch, np.int64)
+
+    def _wanted(self) -> tuple[int, float]:
+        """Requests to wait for, and for how long after the first one."""
+        outstanding = self.pool.num_envs - len(self._pending)
+        if self.rules.lock_step:
+            return outstanding, float("inf")
+        return min(self.rules.min_batch, outstanding), self._inference_seconds / 2
+
+    def _handle_faults(self) -> None:
+        for fault in self.pool.take_faults():
+            self.stats.faults.append(fault)
+            for env in fault.rows:
+                self.stats.dropped += self.storage.drop_episode(env)
+                self.state[env] = 0.0
+                self.step_of_env[env] = 0
+                # The new process announces itself with a first observation.
+                self._ready = [e for e in self._ready if e != env]
+                self._pending = [e for e in self._pending if e != env]
+
+    def _take_results(self, envs: np.ndarray) -> None:
+        self._check_finite(envs)
+        self._pending += envs.tolist()
+        envs = envs[self.storage.open_row[envs] >= 0]  # the others bring a first observation
+        if not len(envs):
+            return
+        buffers = self.pool.buffers
+        terminated = buffers["terminated"][envs] != 0
+        truncated = (buffers["truncated"][envs] != 0) & ~terminated
+        ended = terminated | truncated
+        final = np.zeros(len(envs), np.float32)
+        if truncated.any():
+            final[truncated] = self._final_values(envs[truncated])
+        self.storage.finish_step(envs, buffers["reward"][envs], ended, final)
+        self.served[envs] += 1
+        self.step_of_env[envs] += 1
+        seconds = buffers["step_seconds"][envs]
+        known = self.step_seconds[envs]
+        self.step_seconds[envs] = np.where(known > 0, 0.98 * known + 0.02 * seconds, seconds)
+        if ended.any():
+            self._end_episodes(envs[ended])
+
+    def _final_values(self, envs: np.ndarray) -> np.ndarray:
+        obs = self.transfer.read_final(list(self.storage.obs), envs)
+        state = self.state[torch.from_numpy(envs).to(self.device)]
+        return self.policy.value(obs, state).float().cpu().numpy()
+
+    def _end_episodes(self, envs: np.ndarray) -> None:
+        self.state[torch.from_numpy(envs).to(self.device)] = 0.0
+        self.step_of_env[envs] = 0
+        buffers = self.pool.buffers
+        for env in envs.tolist():
+            row = buffers["info"][env].tolist()
+            info = {k: v for k, v in zip(self.info_keys, row, strict=True) if v == v}
+            self.stats.episodes.append(
+                Episode(
+                    int(buffers["episode_length"][env]),
+                    float(buffers["episode_return"][env]),
+                    info,
+                )
+            )
+
+    def _check_finite(self, envs: np.ndarray) -> None:
+        buffers = self.pool.buffers
+        if not np.isfinite(buffers["reward"][envs]).all():
+            bad = envs[~np.isfinite(buffers["reward"][envs])].tolist()
+            raise NonFiniteError(
+                f"the reward of environment {bad} is not finite: fix the environment; the last "
+                "checkpoint is kept"
+            )
+        for name in self._finite:
+            values = buffers[f"obs/{name}"][envs]
+            if not np.isfinite(values).all():
+                axes = tuple(range(1, values.ndim))
+                bad = envs[~np.isfinite(values).all(axis=axes)].tolist()
+                raise NonFiniteError(
+                    f"the observation '{name}' of environment {bad} is not finite: fix the "
+                    "environment; the last checkpoint is kept"
+                )
+
+    def _act(self, envs: np.ndarray) -> None:
+        """Infers for ``envs``, sends their actions and stores the rows."""
+        if not len(envs):
+            return
+        begin = time.perf_counter()
+        self.before_inference()
+        storage = self.storage
+        episodes = self.pool.buffers["episode"][envs]
+        rows = storage.append(envs, episodes, self.step_of_env[envs], self.version)
+        obs: dict[str, Tensor] = {name: tensor[rows] for name, tensor in storage.obs.items()}
+        self.transfer.read_into(obs, envs)
+        index = torch.from_numpy(envs).to(self.device)
+        state = self.state[index]
+        step = self.policy.act(obs, state, self.generator)
+        self.transfer.write_actions(envs, step.action)
+        self.pool.send(envs)
+        tensors = storage.tensors
+        tensors["state"][rows] = state
+        tensors["action"][rows] = step.action
+        tensors["log_prob"][rows] = step.log_prob
+        tensors["value"][rows] = step.value
+        self.state[index] = step.state
+        spent = time.perf_counter() - begin
+        self._inference_seconds += 0.02 * (spent - self._inference_seconds)
+        self.stats.inference += spent
+        self.stats.batches += 1
+        self.stats.requests += len(envs)
+
+    def _bootstrap(self) -> None:
+        """Gives unfinished episodes the value of the state in which the rollout leaves them."""
+        if self.rules.replay:
+            envs = np.array(self._pending, np.int64)
+            if len(envs):
+                obs = self.transfer.read(list(self.storage.obs), envs)
+                state = self.state[torch.from_numpy(envs).to(self.device)]
+                values = self.policy.value(obs, state).float().cpu().numpy()
+                self.storage.bootstrap(envs, values)
+        else:
+            self._act(self._take_pending())
+        self.storage.bootstrap_in_flight()
+
+    def capture(self) -> dict[str, Any]:
+        """State between rollouts, for an exact resume."""
+        return {
+            "state": self.state.cpu().clone(),
+            "step_of_env": self.step_of_env.copy(),
+            "served": self.served.copy(),
+            "step_seconds": self.step_seconds.copy(),
+            "ready": list(self._ready),
+            "pending": list(self._pending),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Inverse of :meth:`capture`."""
+        self.state.copy_(state["state"])
+        self.step_of_env = np.array(state["step_of_env"])
+        self.served = np.array(state["served"])
+        self.step_seconds = np.array(state["step_seconds"])
+        self._ready = [int(e) for e in state["ready"]]
+        self._pending = [int(e) for e in state["pending"]]

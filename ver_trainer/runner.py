@@ -1,0 +1,343 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from ver_trainer.config import TrainConfig, load_config
+from ver_trainer.distributed.preemption import FractionPreemption
+from ver_trainer.errors import Interrupted
+from ver_trainer.evaluation import evaluate
+from ver_trainer.export import policy_header
+from ver_trainer.logger import Logger
+from ver_trainer.parts import Parts, build, make_storage
+from ver_trainer.resume import capture, restore
+from ver_trainer.rollout.collector import CollectStats, Episode
+from ver_trainer.rollout.overlap import OverlappedCollector
+from ver_trainer.run_folder import RunFolder
+from ver_trainer.schemes import SCHEMES
+from ver_trainer.signals import StopSignals
+
+
+@dataclass
+class TrainResult:
+    """How a run ended.
+
+    Attributes:
+        finished: whether ``total_steps`` were reached; otherwise a signal stopped the run.
+        steps, updates: done so far.
+        mean_return: mean over the last ``log.window`` episodes (NaN if none ended).
+        signal: number of the signal that stopped the run, or 0.
+        folder: the run folder.
+    """
+
+    finished: bool
+    steps: int
+    updates: int
+    mean_return: float
+    signal: int
+    folder: Path
+
+
+def train(
+    config: TrainConfig | None = None,
+    env: Callable[..., Any] | None = None,
+    **values: Any,
+) -> TrainResult:
+    """Trains a policy; the same call again continues the run in ``out``.
+
+    Args:
+        config: a configuration, or None to build one from ``values``.
+        env: function that makes an environment, instead of a Gymnasium id.
+        **values: configuration values, e.g. ``scheme="ver"`` or ``**{"ppo.epochs": 4}``.
+    """
+    return Runner(config or load_config(**values), env).run()
+
+
+class Runner:
+    """Runs a configuration from start, or from the last checkpoint, to its end.
+
+    Attributes:
+        steps, updates: environment steps (over all ranks) and policy updates so far.
+        episodes: the last ``log.window`` episodes.
+    """
+
+    def __init__(self, config: TrainConfig, env: Callable[..., Any] | None = None) -> None:
+        self.config = config
+        self.folder = RunFolder(config)
+        self.checkpoint = self.folder.open(config)
+        self.parts: Parts = build(config, env)
+        self.steps = 0
+        self.episodes: deque[Episode] = deque(maxlen=config.log.window)
+        self.signals = StopSignals()
+        self.fault_count = 0
+        self._seconds_before = 0.0
+        self._rate: deque[tuple[float, int]] = deque(maxlen=20)
+        self._boundary: dict[str, Any] | None = None
+        self._eval_score: float | None = None
+        self._saved_update = -1
+
+    @property
+    def updates(self) -> int:
+        """Policy updates so far."""
+        return self.parts.learner.updates
+
+    def run(self) -> TrainResult:
+        """Trains until ``total_steps`` or a signal."""
+        parts = self.parts
+        logger = None
+        try:
+            if self.checkpoint is not None:
+                restore(self, self.checkpoint)
+            if parts.group.is_first:
+                self.folder.write_provenance(self.config)
+            parts.group.barrier()
+            resumed = self.updates if self.checkpoint is not None else None
+            logger = self._open_logger(resumed)
+            self.logger = logger
+            with self.signals:
+                finished = self._loop()
+            return self._result(finished)
+        finally:
+            parts.pool.close()
+            if logger is not None:
+                logger.close()
+            parts.group.close()
+
+    def _open_logger(self, resumed: int | None) -> Logger:
+        run_config = OmegaConf.to_container(OmegaConf.structured(self.config))
+        assert isinstance(run_config, dict)
+        logger = Logger(
+            self.config.log,
+            self.folder.path,
+            {str(k): v for k, v in run_config.items()},
+            self.config.total_steps,
+            resumed,
+            self.parts.group.is_first,
+        )
+        if resumed is not None:
+            logger.message(f"continuing '{self.folder.path}' after {self.steps:,} steps")
+        return logger
+
+    def _result(self, finished: bool) -> TrainResult:
+        return TrainResult(
+            finished,
+            self.steps,
+            self.updates,
+            self.mean_return(),
+            self.signals.received,
+            self.folder.path,
+        )
+
+    def mean_return(self) -> float:
+        """Mean return of the last episodes, NaN if there is none."""
+        return float(np.mean([e.reward for e in self.episodes])) if self.episodes else float("nan")
+
+    def _loop(self) -> bool:
+        self._start = time.perf_counter()
+        self._rate.append((self._start, self.steps))
+        try:
+            if SCHEMES[self.config.scheme].overlap:
+                self._overlapped()
+            else:
+                self._alternating()
+        except Interrupted:
+            self._save(self._boundary)
+            self._say_stopped()
+            return False
+        self._save(None)
+        return True
+
+    def _say_stopped(self) -> None:
+        again = "put back into the queue" if self.signals.requeue() else "run the command again"
+        self.logger.message(
+            f"stopped by a signal after {self.steps:,} steps; checkpoint written, {again} to go on"
+        )
+
+    def _alternating(self) -> None:
+        """Collection and learning take turns: ver, nover and ddppo."""
+        parts = self.parts
+        single = parts.group.size == 1
+        if single:
+            parts.pool.should_stop = self.signals.check
+        parts.collector.version = self.updates
+        while self.steps < self.config.total_steps:
+            self._stop_together()
+            if self.config.collector == "inline" and single:
+                self._boundary = capture(self)
+            stats = self._collect()
+            begin = time.perf_counter()
+            metrics = parts.learner.update(parts.storage, self._progress())
+            learn = time.perf_counter() - begin
+            parts.storage.after_update()
+            self._boundary = None
+            parts.collector.version = self.updates
+            if parts.preemption is not None:
+                parts.preemption.end(stats.total, learn)
+            self._after_update(stats, metrics, learn)
+
+    def _collect(self) -> CollectStats:
+        parts = self.parts
+        preemption = parts.preemption
+        if preemption is None:
+            return parts.collector.collect()
+        preemption.begin(parts.collector.step_seconds)
+        parts.collector.ends_early = lambda: preemption.should_end(parts.storage.num_complete)
+        stats = parts.collector.collect()
+        if isinstance(preemption, FractionPreemption):
+            preemption.collected()
+        return stats
+
+    def _overlapped(self) -> None:
+        """Collection runs while the learner works: htsrl and async."""
+        parts, config = self.parts, self.config
+        scheme = SCHEMES[config.scheme]
+        count = config.collect.queue if scheme.continuous else 1
+        spare = [
+            make_storage(config, parts.spec, parts.policy, parts.device, config.collect.num_envs)
+            for _ in range(count)
+        ]
+        learner = parts.learner
+        parts.collector.policy = copy.deepcopy(parts.policy)  # the learner changes its own
+        overlapped = OverlappedCollector(parts.collector, spare, scheme.continuous)
+        parts.pool.should_stop = overlapped.stop_requested
+        overlapped.start(learner.policy, self.updates)
+        try:
+            while self.steps < config.total_steps:
+                self._stop_together()
+                item = overlapped.take()
+                if not scheme.continuous:
+                    overlapped.publish(learner.policy, self.updates)
+                    overlapped.resume()
+                begin = time.perf_counter()
+                metrics = learner.update(item.storage, self._progress(), item.behaviour)
+                overlapped.give_back(item.storage)
+                if scheme.continuous:
+                    overlapped.publish(learner.policy, self.updates)
+                self._after_update(item.stats, metrics, time.perf_counter() - begin)
+        finally:
+            overlapped.close()
+
+    def _progress(self) -> float:
+        return min(self.steps / self.config.total_steps, 1.0)
+
+    def _stop_together(self) -> None:
+        """Raises Interrupted on all ranks if one of them received a signal."""
+        group = self.parts.group
+        if group.size == 1:
+            self.signals.check()
+        elif group.sum_array(np.array([float(self.signals.received > 0)]))[0] > 0:
+            raise Interrupted("signal")
+
+    def _after_update(
+        self, stats: CollectStats, metrics: dict[str, float], learn_seconds: float
+    ) -> None:
+        group, log = self.parts.group, self.config.log
+        total = int(group.sum_array(np.array([float(stats.steps)]))[0])
+        self.steps += total
+        self.episodes.extend(stats.episodes)
+        self._report_faults(stats)
+        if log.eval_interval and self.updates % log.eval_interval == 0:
+            self._evaluate()
+        if self.updates % log.interval == 0:
+            self.logger.record(self._record(stats, metrics, learn_seconds))
+        if self.updates % log.checkpoint_interval == 0:
+            self._save(None)
+
+    def _report_faults(self, stats: CollectStats) -> None:
+        self.fault_count += len(stats.faults)
+        for fault in stats.faults:
+            lines = fault.detail.strip().splitlines()
+            self.logger.message(
+                f"environment worker replaced ({fault.kind}, {self.fault_count} so far, "
+                f"{self.config.collect.max_faults} allowed): {lines[0]} {lines[-1]}"
+            )
+
+    def _record(
+        self, stats: CollectStats, metrics: dict[str, float], learn_seconds: float
+    ) -> dict[str, Any]:
+        now = time.perf_counter()
+        self._rate.append((now, self.steps))
+        (then, steps_then) = self._rate[0]
+        record: dict[str, Any] = {
+            "step": self.steps,
+            "update": self.updates,
+            "time/seconds": self._seconds_before + now - self._start,
+            "time/steps_per_second": (self.steps - steps_then) / max(now - then, 1e-9),
+            "time/collect": stats.total,
+            "time/wait": stats.wait,
+            "time/inference": stats.inference,
+            "time/learn": learn_seconds,
+            "collect/steps": stats.steps,
+            "collect/batch": stats.requests / max(stats.batches, 1),
+            "collect/ended_early": int(stats.ended_early),
+            "fault/count": self.fault_count,
+            "fault/dropped_steps": stats.dropped,
+        }
+        record |= {f"learner/{name}": value for name, value in metrics.items()}
+        if self.episodes:
+            record["episode/return"] = self.mean_return()
+            record["episode/length"] = float(np.mean([e.length for e in self.episodes]))
+            for key in self.config.info_keys:
+                values = [e.info[key] for e in self.episodes if key in e.info]
+                if values:
+                    record[f"episode/{key}"] = float(np.mean(values))
+        return record
+
+    def _evaluate(self) -> None:
+        """Periodic evaluation with episodes of its own, and a video if wanted."""
+        parts, log = self.parts, self.config.log
+        if not parts.group.is_first or not hasattr(parts.pool, "send"):
+            return
+        video = None
+        if log.eval_video:
+            video = self.folder.path / "videos" / f"update_{self.updates:09d}"
+        result = evaluate(
+            parts.policy,
+            parts.factory,
+            log.eval_episodes,
+            workers=self.config.collector == "workers",
+            info_keys=tuple(self.config.info_keys),
+            video=video,
+        ).summary()
+        self._eval_score = result.get("success", result["return"])
+        record = {f"eval/{name}": value for name, value in result.items()}
+        self.logger.record_evaluation(self.steps, self.updates, record)
+
+    def _score(self) -> float | None:
+        if self.config.log.best_by == "eval":
+            return self._eval_score
+        value = self.mean_return()
+        return None if np.isnan(value) else value
+
+    def _save(self, boundary: dict[str, Any] | None) -> None:
+        """Writes a checkpoint; ``boundary`` is the state if collection was interrupted."""
+        parts = self.parts
+        if self.updates == self._saved_update:
+            return
+        state = boundary if boundary is not None else capture(self)
+        self.folder.checkpoints.save(
+            self.updates,
+            parts.policy.state_dict(),
+            policy_header(parts.policy),
+            state,
+            {
+                "steps": self.steps,
+                "mean_return": self.mean_return() if self.episodes else None,
+                "seconds": state["seconds"],
+                "config": dataclasses.asdict(self.config),
+            },
+            self._score(),
+            parts.group,
+        )
+        self._saved_update = self.updates
