@@ -1,0 +1,231 @@
+"""One episode: an agent acts in one world, and what happened becomes a record."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tpsrl.agents.interface import Agent, AgentReport, Task
+from tpsrl.episodes.types import Episode
+from tpsrl.sim.door import SimState, Simulator
+
+NO_SKILL = "(none)"
+"""Skill name of failures that happened outside of any skill."""
+
+
+@dataclass
+class EpisodeRecord:
+    """Result of one episode, one line of ``episodes.jsonl``.
+
+    Attributes:
+        index: position of the episode in its set.
+        episode_id: the episode's own name.
+        fingerprint: hash of the episode's content.
+        scenario: the episode's scenario.
+        layout: the episode's layout.
+        seed: seed of simulator and agent.
+        success: the agent called stop and the scenario's goal held at that moment.
+        goal_at_end: the goal held when the episode ended, however it ended.
+        end: ``"stop"``, ``"max_steps"``, ``"diverged"``, ``"error"`` or ``"worker_died"``.
+        stages: stage -> first control step at which its goal held, ``None`` if never.
+        ordered_stages: the same, counting a stage only from when all earlier ones were reached.
+        steps: control steps.
+        distance: driven by the base, m.
+        turned: by the base, rad.
+        force_max: largest contact force on the robot, N.
+        force_sum: accumulated contact force (see docs/evaluation.md), N.
+        hold_violations: control steps in which the held thing was too far from the suction cup.
+        skills: every skill run: skill, action, steps, outcome, cause.
+        failure: ``{"skill", "cause"}`` of a failed episode, else ``None``.
+        replans: how often the agent planned again.
+        seconds: wall-clock time.
+        attempts: how many workers tried it.
+        extra: further numbers of the agent, or the text of an error.
+    """
+
+    index: int
+    episode_id: str
+    fingerprint: str
+    scenario: str
+    layout: str
+    seed: int
+    success: bool = False
+    goal_at_end: bool = False
+    end: str = ""
+    stages: dict[str, int | None] = field(default_factory=dict)
+    ordered_stages: dict[str, int | None] = field(default_factory=dict)
+    steps: int = 0
+    distance: float = 0.0
+    turned: float = 0.0
+    force_max: float = 0.0
+    force_sum: float = 0.0
+    hold_violations: int = 0
+    skills: list[dict[str, Any]] = field(default_factory=list)
+    failure: dict[str, str] | None = None
+    replans: int = 0
+    seconds: float = 0.0
+    attempts: int = 1
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for ``json.dumps``."""
+        return _plain(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> EpisodeRecord:
+        """Read a line of ``episodes.jsonl``.
+
+        Raises:
+            TypeError: a field is missing or unknown.
+        """
+        return cls(**values)
+
+
+@dataclass
+class StageClock:
+    """When each stage's goal held first, alone and in order."""
+
+    first: dict[str, int | None] = field(default_factory=dict)
+    ordered: dict[str, int | None] = field(default_factory=dict)
+
+    def update(self, holds: Mapping[str, bool], step: int) -> None:
+        """Note the stages (in the scenario's order) whose goals hold after ``step`` steps."""
+        earlier_reached = True
+        for name, now in holds.items():
+            if self.first.setdefault(name, None) is None and now:
+                self.first[name] = step
+            if self.ordered.setdefault(name, None) is None and now and earlier_reached:
+                self.ordered[name] = step
+            earlier_reached = earlier_reached and self.ordered[name] is not None
+
+
+class Meter:
+    """Sums up motion and forces of one world over an episode."""
+
+    def __init__(self, state: SimState, env_id: int) -> None:
+        self.env_id = env_id
+        self.distance = self.turned = self.force_max = self.force_sum = 0.0
+        self.hold_violations = 0
+        self._pose = np.asarray(state.base_pose[env_id], dtype=np.float64).copy()
+
+    def update(self, state: SimState) -> None:
+        """Add one control step."""
+        pose = np.asarray(state.base_pose[self.env_id], dtype=np.float64)
+        step = pose - self._pose
+        self.distance += float(np.hypot(step[0], step[1]))
+        self.turned += abs(math.remainder(float(step[2]), 2 * math.pi))
+        self.force_max = max(self.force_max, float(state.force[self.env_id]))
+        self.force_sum = float(state.force_sum[self.env_id])
+        self.hold_violations += int(state.hold_violation[self.env_id])
+        self._pose = pose.copy()
+
+
+Observer = Callable[[Simulator, Agent, int], None]
+"""Called after reset and after every step with the number of steps; videos use it."""
+
+
+def run_episode(
+    sim: Simulator,
+    agent: Agent,
+    task: Task,
+    record: EpisodeRecord,
+    episode: Episode,
+    max_steps: int,
+    observer: Observer | None = None,
+) -> EpisodeRecord:
+    """Run one episode in world 0 and fill its record.
+
+    Success is the benchmark's: the agent calls stop and the goal holds at that moment.
+
+    Args:
+        sim: simulator whose world 0 is used.
+        agent: decides the actions.
+        task: measures stages and success on simulator state.
+        record: with index, seed and names filled in.
+        episode: what to load.
+        max_steps: control steps after which the episode fails.
+        observer: called after reset and after each step.
+    """
+    start = time.perf_counter()
+    sim.reset([episode], [record.seed])
+    agent.reset(sim, 0, episode, record.seed)
+    clock, meter = StageClock(), Meter(sim.state(), 0)
+    clock.update(task.stages(sim, 0), 0)
+    if observer is not None:
+        observer(sim, agent, 0)
+    record.end, step = "max_steps", 0
+    while step < max_steps:
+        action = agent.act(sim, 0)
+        if action is None:
+            record.end = "stop"
+            break
+        sim.step(np.asarray(action, dtype=np.float64)[None])
+        step += 1
+        state = sim.state()
+        if bool(state.diverged[0]):
+            # The engine has reset this world: nothing of it may be counted from here on.
+            record.end = "diverged"
+            break
+        meter.update(state)
+        clock.update(task.stages(sim, 0), step)
+        if observer is not None:
+            observer(sim, agent, step)
+    record.steps = step
+    record.goal_at_end = record.end != "diverged" and bool(task.success(sim, 0))
+    record.success = record.end == "stop" and record.goal_at_end
+    record.stages, record.ordered_stages = clock.first, clock.ordered
+    for name in ("distance", "turned", "force_max", "force_sum", "hold_violations"):
+        setattr(record, name, getattr(meter, name))
+    _add_report(record, agent.report())
+    record.seconds = time.perf_counter() - start
+    return record
+
+
+def _add_report(record: EpisodeRecord, report: AgentReport) -> None:
+    record.skills = [dataclasses.asdict(skill) for skill in report.skills]
+    record.replans = report.replans
+    record.extra = dict(report.extra)
+    if not record.success:
+        record.failure = blame(record)
+
+
+def blame(record: EpisodeRecord) -> dict[str, str]:
+    """Say which skill ended a failed episode, and why.
+
+    The last skill that did not succeed is blamed; if every skill says it succeeded, the last one
+    is, with what the task saw as the cause.
+    """
+    last = record.skills[-1] if record.skills else None
+    unsuccessful = [skill for skill in record.skills if skill["outcome"] != "success"]
+    if record.end in {"diverged", "error", "worker_died"}:
+        return {"skill": last["skill"] if last else NO_SKILL, "cause": record.end}
+    if record.end == "max_steps":
+        cause = "no_stop" if record.goal_at_end else "max_steps"
+        return {"skill": last["skill"] if last else NO_SKILL, "cause": cause}
+    if unsuccessful:
+        skill = unsuccessful[-1]
+        return {"skill": skill["skill"], "cause": skill["cause"] or skill["outcome"]}
+    return {"skill": last["skill"] if last else NO_SKILL, "cause": "goal_not_reached"}
+
+
+def _plain(value: Any) -> Any:
+    """Turn NumPy values into Python's, and numbers that JSON lacks into ``None``."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)
