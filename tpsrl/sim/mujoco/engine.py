@@ -223,6 +223,13 @@ class MujocoSimulator(Simulator):
         """See :meth:`Simulator.robot_contacts`."""
         return self._worlds[env_id].touches()
 
+    def deepest_overlap(self, env_id: int = 0) -> float:
+        """Return how deep, in m, any object of the episode reaches into what it touches.
+
+        Not part of the door: the episode generator checks its work with it.
+        """
+        return self._worlds[env_id].deepest_overlap()
+
     def settle(self, seconds: float, env_id: int = 0) -> None:
         """See :meth:`Simulator.settle`."""
         self._worlds[env_id].settle(seconds)
@@ -287,6 +294,8 @@ def _gather(worlds: Sequence[World]) -> SimState:
     """Batch the worlds' states."""
     most = max(len(w.object_bodies) for w in worlds)
     rows = [_row(w, most) for w in worlds]
+    if len(rows) == 1:  # every entry is a fresh array already
+        return SimState(**{key: np.asarray(value)[None] for key, value in rows[0].items()})
     return SimState(**{key: np.stack([row[key] for row in rows]) for key in rows[0]})
 
 
@@ -300,7 +309,6 @@ def _row(world: World, most: int) -> dict[str, Any]:
     held = np.flatnonzero(bodies == world.suction.held_body)
     ee_quat = np.empty(4)
     mujoco.mju_mat2Quat(ee_quat, data.site_xmat[index.ee_site])
-    markers = [world.suction.marker_position(k) for k in range(len(index.markers))]
     return {
         "base_pose": world.base.copy(),
         "arm_qpos": data.qpos[index.arm_qpos],
@@ -316,7 +324,7 @@ def _row(world: World, most: int) -> dict[str, Any]:
         "joint_pos": data.qpos[world.model.jnt_qposadr[index.joint_ids]],
         "link_pos": data.xpos[index.joint_bodies].copy(),
         "link_quat": _positive(data.xquat[index.joint_bodies]),
-        "marker_pos": np.array(markers).reshape(-1, 3),
+        "marker_pos": world.suction.marker_positions(),
         "force": np.float64(count.force),
         "force_sum": np.float64(count.force_sum),
         "step_count": np.int64(count.steps),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import weakref
 from collections.abc import Sequence
 
 import mujoco
@@ -33,6 +35,8 @@ class Renderer:
 
     def __init__(self, model: mujoco.MjModel, depth_size: int) -> None:
         self._gl = open_context(1280, 960)
+        # A context that outlives the interpreter's OpenGL library makes noise at exit.
+        atexit.register(_close, weakref.ref(self))
         self._size = depth_size
         self._scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
         self._camera = mujoco.MjvCamera()
@@ -142,7 +146,7 @@ class Renderer:
     def _overview(self, model: mujoco.MjModel) -> None:
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FREE
         self._camera.lookat[:] = (0.0, 0.0, 0.0)
-        self._camera.distance, self._camera.azimuth, self._camera.elevation = 11.5, 90.0, -72.0
+        self._camera.distance, self._camera.azimuth, self._camera.elevation = 12.5, 90.0, -75.0
 
     def _third_person(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         """Follow the robot over its shoulder; come closer where a wall is in the way."""
@@ -181,6 +185,12 @@ class Renderer:
             mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_CAPSULE, 0.004, corners[a], corners[b])
             geom.emission = 0.6
             self._scene.ngeom += 1
+
+
+def _close(renderer: weakref.ref[Renderer]) -> None:
+    alive = renderer()
+    if alive is not None:
+        alive.close()
 
 
 def _option(*groups: int) -> mujoco.MjvOption:

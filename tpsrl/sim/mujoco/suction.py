@@ -29,6 +29,10 @@ class Suction:
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex) -> None:
         self._model, self._data, self._index = model, data, index
         self._markers = list(index.markers.values())
+        self._marker_bodies = index.joint_bodies[
+            np.array([j for j, _, _ in self._markers], dtype=int)
+        ]
+        self._marker_offsets = np.array([offset for _, offset, _ in self._markers]).reshape(-1, 3)
         self.held_body = -1
         self.held_marker = -1
         self._released: list[int] = []
@@ -98,7 +102,7 @@ class Suction:
         if self.held_body >= 0:
             held = self._data.xpos[self.held_body]
         elif self.held_marker >= 0:
-            held = self.marker_position(self.held_marker)
+            held = self.marker_positions()[self.held_marker]
         else:
             return False
         return bool(np.linalg.norm(held - self._tip()) >= fetch.HOLD_THRESHOLD)
@@ -112,11 +116,11 @@ class Suction:
                 self._released.remove(body)
                 self._collide(body, True)
 
-    def marker_position(self, marker: int) -> np.ndarray:
-        """Return (3,) the world position of a handle."""
-        joint, offset, _ = self._markers[marker]
-        body = self._index.joint_bodies[joint]
-        return self._data.xpos[body] + self._data.xmat[body].reshape(3, 3) @ offset
+    def marker_positions(self) -> np.ndarray:
+        """Return (M, 3) the world positions of all handles."""
+        rotation = self._data.xmat[self._marker_bodies].reshape(-1, 3, 3)
+        offset = np.einsum("mij,mj->mi", rotation, self._marker_offsets)
+        return self._data.xpos[self._marker_bodies] + offset
 
     def relative_pose(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the held object's pose in the gripper's frame, ``None`` if none is held."""

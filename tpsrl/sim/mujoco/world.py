@@ -174,6 +174,14 @@ class World:
         mujoco.mj_forward(self.model, self.data)
         return robot_touches(self.data, self.index)
 
+    def deepest_overlap(self) -> float:
+        """Return the depth of the deepest contact of any object of the episode, m."""
+        mujoco.mj_forward(self.model, self.data)
+        contact = self.data.contact
+        owners = self.model.geom_bodyid[contact.geom]
+        mine = np.isin(owners, self.object_bodies).any(axis=1)
+        return float(max(0.0, -contact.dist[mine].min())) if mine.any() else 0.0
+
     def capture(self) -> dict[str, object]:
         """Return everything that decides the future of this world."""
         # Sleep bookkeeping is not part of mj_getState, so the whole data is copied.
