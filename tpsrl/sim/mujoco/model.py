@@ -335,8 +335,8 @@ def _index(model: mujoco.MjModel, apartment: Apartment, pool: Mapping[str, int])
         f"{piece.name}/{link.name}" for piece in apartment.furniture for link in piece.links[1:]
     ]
     joint_bodies = np.array([model.body(name).id for name in joints])
-    markers = {}
-    marker_of_body = {}
+    markers: dict[str, tuple[int, np.ndarray, int]] = {}
+    marker_of_body: dict[int, int] = {}
     for piece in apartment.furniture:
         for marker in piece.markers:
             joint = joints.index(f"{piece.name}/{marker.link}")

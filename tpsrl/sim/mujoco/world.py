@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -182,7 +183,7 @@ class World:
         mine = np.isin(owners, self.object_bodies).any(axis=1)
         return float(max(0.0, -contact.dist[mine].min())) if mine.any() else 0.0
 
-    def capture(self) -> dict[str, object]:
+    def capture(self) -> dict[str, Any]:
         """Return everything that decides the future of this world."""
         # Sleep bookkeeping is not part of mj_getState, so the whole data is copied.
         data = mujoco.MjData(self.model)
@@ -198,17 +199,16 @@ class World:
             "count": (self.count.steps, self.count.force, self.count.force_sum),
         }
 
-    def restore(self, saved: Mapping[str, object]) -> None:
+    def restore(self, saved: Mapping[str, Any]) -> None:
         """Put back what :meth:`capture` returned, also from another world of the same pool."""
         episode, scene = saved["episode"], saved["scene"]
-        assert isinstance(episode, Episode) and isinstance(scene, SceneInfo)
         if episode is not self.episode or scene is not self.scene:
-            self.load(episode, scene, int(saved["seed"]))  # type: ignore[call-overload]
-        mujoco.mj_copyData(self.data, self.model, saved["data"])  # type: ignore[arg-type]
-        self.suction.restore(saved["suction"])  # type: ignore[arg-type]
+            self.load(episode, scene, int(saved["seed"]))
+        mujoco.mj_copyData(self.data, self.model, saved["data"])
+        self.suction.restore(saved["suction"])
         self.base = np.array(saved["base"])
         self.object_bodies = np.array(saved["objects"])
-        steps, force, total = saved["count"]  # type: ignore[misc]
+        steps, force, total = saved["count"]
         self.count = Counters(steps, force, total, divergences=self.count.divergences)
 
     def _place_objects(self, episode: Episode) -> None:
