@@ -1,0 +1,46 @@
+# make demo and make test work in a fresh clone: each does its own set-up first.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+PYTHON ?= $(firstword $(foreach v,3.12 3.11 3.13,$(shell python$(v) -c 'import venv, ensurepip, sys; print(sys.executable)' 2>/dev/null)))
+TEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint typecheck clean
+
+help:
+	@echo "make setup      create .venv with everything tpsrl needs"
+	@echo "make demo       record a video of each scenario and a small evaluation"
+	@echo "make test       run the tests"
+	@echo "make lint       ruff: style and format"
+	@echo "make typecheck  mypy"
+	@echo "make clean      remove .venv, caches and outputs/"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 with venv is needed;" \
+	  "install it with: sudo apt-get install python3 python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@# torch first: an index that has a build for this machine then decides which one is used.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch>=2.6,<2.14"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(BIN)/tpsrl setup
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/tpsrl demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+typecheck: $(STAMP)
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) outputs build .pytest_cache .mypy_cache .ruff_cache *.egg-info
