@@ -58,7 +58,8 @@ def _triangles(shape: Shape) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _box(half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    vertices, faces = [], []
+    vertices: list[np.ndarray] = []
+    faces: list[list[int]] = []
     for axis in range(3):
         u, w = (axis + 1) % 3, (axis + 2) % 3
         for sign in (1.0, -1.0):
