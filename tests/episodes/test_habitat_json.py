@@ -87,7 +87,7 @@ def test_hab_file_is_read_with_z_up_and_sorted_instances(tmp_path):
     assert [t.label for t in e.targets] == ["bowl_target|0", "any_targets|1"]
     assert e.targets[0].start_receptacle == "receptacle_aabb_drawer_right_top"
     assert e.targets[1].start_receptacle == "frl_apartment_sofa"
-    assert e.targets[1].goal_receptacle == "fridge/body"
+    assert e.targets[1].goal_receptacle == "fridge/fridge_body"
     np.testing.assert_allclose(e.targets[0].goal_pos, [2.0, -1.0, 0.7])
     assert dict(e.joints) == {"fridge/top_door": 1.5, "kitchen_counter/drawer3": 0.5}
     joint, offset = e.markers["cab_push_point_5"]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 LINK_IDS: dict[str, tuple[str, ...]] = {
     "kitchen_counter": (
-        "body",
+        "counter",
         "drawer1_bottom",
         "drawer1_top",
         "drawer2_bottom",
@@ -21,7 +21,7 @@ LINK_IDS: dict[str, tuple[str, ...]] = {
         "drawer3",
         "drawer4",
     ),
-    "fridge": ("body", "top_door", "bottom_door"),
+    "fridge": ("fridge_body", "top_door", "bottom_door"),
 }
 """Links of the two articulated pieces; the index is the link id in ``ao_states``."""
 
