@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tpsrl.scenes.boxes import WALL, box
+from tpsrl.scenes.boxes import CUSHION, DARK_WOOD, FABRIC, LINEN, RED, SKY, WALL, box
 from tpsrl.scenes.description import Apartment, Shape
 from tpsrl.scenes.furniture import load_furniture
 from tpsrl.scenes.layouts import (
@@ -68,6 +68,24 @@ def _partitions() -> list[Shape]:
     return shapes
 
 
+def _decoration() -> list[Shape]:
+    """Windows and pictures: flat on the outer walls, seen by cameras, touched by nothing."""
+    t = 0.012
+    spans = [
+        *(((x - 0.6, NORTH - t, 1.0), (x + 0.6, NORTH, 2.0), SKY) for x in (-2.2, 2.7)),
+        *(((EAST - t, y - 0.5, 1.0), (EAST, y + 0.5, 2.0), SKY) for y in (-1.9, 1.6)),
+        *(
+            ((x - 0.35, SOUTH, 1.3), (x + 0.35, SOUTH + t, 1.8), rgba)
+            for x, rgba in ((-3.2, RED), (-0.4, CUSHION), (2.6, DARK_WOOD))
+        ),
+        *(
+            ((WEST, y - 0.35, 1.3), (WEST + t, y + 0.35, 1.8), rgba)
+            for y, rgba in ((-1.5, FABRIC), (1.2, LINEN))
+        ),
+    ]
+    return [box(low, high, rgba, collide=False) for low, high, rgba in spans]
+
+
 def load_apartment() -> Apartment:
     """Return the apartment with its fixed furniture and all 105 layouts.
 
@@ -77,7 +95,7 @@ def load_apartment() -> Apartment:
     return Apartment(
         name=APARTMENT_NAME,
         bounds=np.array([[WEST, SOUTH], [EAST, NORTH]]),
-        walls=(*_outer_walls(), *_partitions()),
+        walls=(*_outer_walls(), *_partitions(), *_decoration()),
         furniture=load_furniture(),
         layouts=all_layouts(),
     )

@@ -30,7 +30,7 @@ from tpsrl.scenes.cache import cached_furniture
 from tpsrl.scenes.description import Furniture
 from tpsrl.scenes.library import library_version, scene_parts
 
-FORMAT = 1
+FORMAT = 3
 """Raise when the way from the library to our shapes changes: older cache files are then unused."""
 
 HEADROOM = 0.35

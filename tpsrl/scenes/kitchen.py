@@ -52,7 +52,7 @@ FRIDGE: dict[str, Any] = {
     "top_height": 1.05,
     "handle_length": 0.36,
     "shelf_heights": [0.30, 0.90, 1.28],
-    "shelf_depth": 0.50,
+    "shelf_depth": 0.56,
     "opening": 2.1,
 }
 """Sizes of the fridge, m and rad; ``shelf_heights`` are the upper faces of the shelves."""
@@ -89,6 +89,7 @@ HANDLE_OFFSET: Vec3 = (0.3, 0.0, 0.0)
 """Handle of a drawer in its link's frame, as in HAB: the frame's origin is put behind it."""
 
 _FRIDGE_HANDLE_Z = 0.2
+_DOOR_GAP = 0.004
 
 
 def _counter_links() -> dict[str, AssetLink]:
@@ -275,7 +276,7 @@ def _fridge_door(link: AssetLink, name: str, mass: float) -> tuple[Link, Vec3]:
     door = Link(
         name,
         (*shapes, *solid),
-        pos=(x, y, round(z + lift, 6)),
+        pos=(round(x + _DOOR_GAP, 6), y, round(z + lift, 6)),
         joint=Joint("hinge", (0.0, 0.0, 1.0), FRIDGE["opening"], 2.0, 0.5),
         mass=mass,
     )
@@ -302,7 +303,7 @@ def fridge() -> Furniture:
     shelf = surface(
         "fridge_middle",
         "fridge_body",
-        (front - 0.43, -half_width + 0.04, z),
+        (front - 0.40, -half_width + 0.04, z),
         (front - 0.03, half_width - 0.04, z + 0.34),
     )
     inside = box(

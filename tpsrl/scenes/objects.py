@@ -1,18 +1,19 @@
 """The movable objects: YCB objects as primitives or simple convex shapes.
 
 Sizes and masses are those of the YCB paper's table (Calli et al. 2015, *Benchmarking in
-Manipulation Research*). Shapes stand as Habitat's ``up`` sampler places them. The sponge's mass
-(6.2 g published) is kept.
+Manipulation Research*). Shapes stand as Habitat's ``up`` sampler places them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
 from tpsrl.scenes.description import ObjectType, Quat, Shape, Vec3
+from tpsrl.scenes.geometry import shape_points
 
 Rgba = tuple[float, float, float, float]
 
@@ -128,88 +129,98 @@ def _solid(
     return ObjectType(name, (shape,), mass, half)  # type: ignore[arg-type]
 
 
-def _yaw(angle: float) -> Quat:
-    return (float(np.cos(angle / 2)), 0.0, 0.0, float(np.sin(angle / 2)))
-
-
 def _ring(
-    radius: float, half_height: float, z: float, thickness: float, sides: int, rgba: Rgba
+    bottom: float, top: float, height: float, thickness: float, sides: int, rgba: Rgba
 ) -> list[Shape]:
-    """Return upright boxes round a circle; their outer faces touch it."""
-    inner = radius - thickness / 2
-    half_width = float(radius * np.tan(np.pi / sides))
+    """Return boxes round the z axis, their outer faces on a cone.
+
+    Args:
+        bottom: radius of the outer faces at -height/2, m.
+        top: radius of the outer faces at height/2, m.
+        height: of the ring, m.
+        thickness: of the boxes, m.
+        sides: number of boxes.
+        rgba: colour.
+    """
+    lean = float(np.arctan2(top - bottom, height))
+    half_height = (height - thickness * np.sin(lean)) / 2 / np.cos(lean)
+    half_width = float(top * np.tan(np.pi / sides))
+    radius = (bottom + top) / 2 - thickness / 2 * np.cos(lean)
+    tilt = np.array([np.cos(lean / 2), 0.0, np.sin(lean / 2), 0.0])
     return [
         Shape(
             "box",
-            (thickness / 2, half_width, half_height),
-            (float(inner * np.cos(a)), float(inner * np.sin(a)), z),
-            _yaw(float(a)),
+            (thickness / 2, half_width, float(half_height)),
+            (float(radius * np.cos(a)), float(radius * np.sin(a)), 0.0),
+            _turned(float(a), tilt),
             rgba,
         )
         for a in np.arange(sides) * 2 * np.pi / sides
     ]
 
 
+def _turned(yaw: float, tilt: np.ndarray) -> Quat:
+    """Return the rotation ``tilt`` about y followed by ``yaw`` about z."""
+    w, z = np.cos(yaw / 2), np.sin(yaw / 2)
+    out = w * tilt + z * np.array([-tilt[3], -tilt[2], tilt[1], tilt[0]])
+    out = out if out[0] >= 0 else -out
+    return (float(out[0]), float(out[1]), float(out[2]), float(out[3]))
+
+
+def _half_size(shapes: Iterable[Shape]) -> Vec3:
+    points = np.concatenate([shape_points(s) for s in shapes])
+    x, y, z = (float(v) for v in np.abs(points).max(axis=0))
+    return (x, y, z)
+
+
 def _bowl() -> ObjectType:
-    """Two rings of eight boxes, the upper one wider, on a bottom: hollow."""
-    radius, height = 0.159 / 2, 0.053
+    """Eight leaning boxes on a bottom; hollow."""
+    height, top, foot = 0.053, 0.159 / 2, 0.050
     rgba = (0.75, 0.25, 0.20, 1.0)
-    half = height / 2
-    bottom = Shape("cylinder", (0.045, 0.004, 0.0), (0.0, 0.0, -half + 0.004), rgba=rgba)
-    walls = [
-        *_ring(0.060, height / 4, -height / 4, 0.014, 8, rgba),
-        *_ring(radius, height / 4, height / 4, 0.018, 8, rgba),
-    ]
-    return ObjectType("024_bowl", (bottom, *walls), 0.147, (radius, radius, half))
+    bottom = Shape("cylinder", (foot, 0.004, 0.0), (0.0, 0.0, 0.004 - height / 2), rgba=rgba)
+    shapes = (bottom, *_ring(foot, top, height, 0.007, 8, rgba))
+    return ObjectType("024_bowl", shapes, 0.147, _half_size(shapes))
 
 
 def _mug() -> ObjectType:
-    """A ring of eight boxes on a bottom, and a handle at +x; hollow."""
-    width, depth, height = 0.112, 0.080, 0.082
+    """Eight boxes on a bottom, hollow, and a handle at +x that is 32 mm long."""
+    radius, height, handle = 0.080 / 2, 0.082, 0.032
     rgba = (0.70, 0.12, 0.12, 1.0)
-    radius, half = depth / 2, height / 2
-    shift = -(width - depth) / 2
+    grip = Shape("box", (handle / 2, 0.006, 0.025), (radius + handle / 2 - 0.001, 0.0, 0.0))
     parts = [
-        Shape("cylinder", (radius - 0.008, 0.004, 0.0), (0.0, 0.0, -half + 0.004), rgba=rgba),
-        *_ring(radius, half, 0.0, 0.008, 8, rgba),
-        Shape("box", (0.005, 0.006, 0.025), (width - radius - 0.005, 0.0, 0.0), rgba=rgba),
-        *(
-            Shape("box", (0.011, 0.006, 0.005), (radius + 0.008, 0.0, z), rgba=rgba)
-            for z in (-0.021, 0.021)
-        ),
+        Shape("cylinder", (radius - 0.008, 0.004, 0.0), (0.0, 0.0, 0.004 - height / 2)),
+        *_ring(radius, radius, height, 0.008, 8, rgba),
+        grip,
     ]
-    shapes = tuple(
-        Shape(p.kind, p.size, (p.pos[0] + shift, p.pos[1], p.pos[2]), p.quat, p.rgba) for p in parts
-    )
-    return ObjectType("025_mug", shapes, 0.118, (width / 2, radius, half))
+    shift = -handle / 2 + 0.0005
+    shapes = tuple(replace(p, pos=(p.pos[0] + shift, p.pos[1], p.pos[2]), rgba=rgba) for p in parts)
+    return ObjectType("025_mug", shapes, 0.118, _half_size(shapes))
 
 
 def _banana() -> ObjectType:
-    """Four boxes along an arc of 0.19 m, lying flat."""
+    """Four boxes along an arc, 0.19 m from end to end and 36 mm thick, lying flat."""
     rgba = (0.95, 0.82, 0.20, 1.0)
-    span, bend = 0.190, 0.45
-    angles = np.linspace(-bend, bend, 4) * 0.75
-    radius = span / 2 / np.sin(bend)
-    points = np.column_stack([radius * np.sin(angles), radius * (np.cos(angles) - 1)])
-    half = (span / 8 + 0.003, 0.018, 0.018)
-    corners = []
-    for (x, y), a in zip(points, angles, strict=True):
-        for sx in (-1, 1):
-            for sy in (-1, 1):
-                c, s = np.cos(-a), np.sin(-a)
-                corners.append(
-                    (
-                        x + c * sx * half[0] - s * sy * half[1],
-                        y + s * sx * half[0] + c * sy * half[1],
-                    )
-                )
-    low, high = np.min(corners, axis=0), np.max(corners, axis=0)
-    center, extent = (low + high) / 2, (high - low) / 2
-    shapes = tuple(
-        Shape("box", half, (float(x - center[0]), float(y - center[1]), 0.0), _yaw(float(-a)), rgba)
-        for (x, y), a in zip(points, angles, strict=True)
+    thickness, bend = 0.036, 0.9
+    angles = (np.arange(4) - 1.5) * bend / 4
+    radius = (0.190 / 2 - 0.008) / np.sin(bend / 2)
+    half = (float(radius * bend / 8 + 0.004), thickness / 2, thickness / 2)
+    shapes = [
+        Shape(
+            "box",
+            half,
+            (float(radius * np.sin(a)), float(radius * np.cos(a)), 0.0),
+            _turned(float(-a), np.array([1.0, 0.0, 0.0, 0.0])),
+            rgba,
+        )
+        for a in angles
+    ]
+    points = np.concatenate([shape_points(s) for s in shapes])
+    shift = (points.min(axis=0) + points.max(axis=0)) / 2
+    centred = tuple(
+        replace(s, pos=(s.pos[0] - float(shift[0]), s.pos[1] - float(shift[1]), 0.0))
+        for s in shapes
     )
-    return ObjectType("011_banana", shapes, 0.066, (float(extent[0]), float(extent[1]), half[2]))
+    return ObjectType("011_banana", centred, 0.066, _half_size(centred))
 
 
 def _bleach() -> ObjectType:
