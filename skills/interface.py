@@ -31,7 +31,9 @@ class SkillCall:
         skill: which skill.
         target: index into ``Episode.targets`` of the object concerned, ``None`` if none is.
         place: navigate: ``"start"``, ``"goal"`` (where the target lies, where it belongs) or
-            ``"receptacle"`` (the handle of ``joint``).
+            ``"receptacle"`` (the handle of ``joint``). For a target that is held, ``"start"``
+            is where it lay at reset; place with ``"start"`` puts it back there, to free the
+            hand for opening a container.
         joint: furniture joint to open, close or drive to, e.g. ``"fridge/top_door"``.
         steps: for ``wait``.
     """

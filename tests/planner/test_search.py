@@ -139,7 +139,10 @@ def test_holding_before_a_closed_goal_puts_the_object_down_first(problem):
         add=[f"in({goal}, {FRIDGE})", "holding(any_targets|0)"],
     )
     assert find_plan(stuck) is None
-    freed = stuck.replace(objects={**stuck.objects, spot: "goal_entity_type"})
+    freed = stuck.replace(
+        objects={**stuck.objects, spot: "goal_entity_type"},
+        init={*stuck.init, A(f"belongs(any_targets|0, {spot})")},
+    )
     assert find_plan(freed).text() == [
         f"nav({spot})",
         f"place(any_targets|0, {spot})",
@@ -147,6 +150,15 @@ def test_holding_before_a_closed_goal_puts_the_object_down_first(problem):
         f"open_fridge({FRIDGE}, {goal})",
         *steps("any_targets|0"),
     ]
+
+
+def test_no_object_is_put_down_where_another_belongs(problem):
+    groceries = edit(
+        problem("prepare_groceries"),
+        remove=["not_holding()", f"opened_fridge({FRIDGE})"],
+        add=["holding(obj2_target|2)", f"closed_fridge({FRIDGE})"],
+    )
+    assert find_plan(groceries) is None
 
 
 def test_goal_order_decides_which_object_comes_first(problem):

@@ -1,0 +1,121 @@
+"""From actions of a plan to skill calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from planner import Action
+from skills.interface import SkillCall, SkillName
+from tpsrl.agents.grounding import Grounding
+
+
+@dataclass(frozen=True)
+class TpsrlOptions:
+    """How a plan is carried out.
+
+    Attributes:
+        skill_steps: steps after which pick, place, open and close time out.
+        navigation_steps: the same for navigation.
+        reset_arm_steps: the same for the arm reset, whose timeout never matters.
+        arm_rest: reset the arm between actions.
+        navigate_after_open_cab: drive to the object again after opening a drawer, as VER does
+            because a mobile open skill drifts away from the cabinet (VER, appendix B).
+        final_wait: ``hab``: steps to wait after the last action, before stop is called.
+        settle_steps: ``replan``: the same, before the goal is verified.
+        rotate_after: ``replan``: failures of a target after which other targets come first.
+        max_failures: ``replan``: failures of a target after which it is given up.
+        max_plans: ``replan``: plans made in an episode after which the agent stops.
+    """
+
+    skill_steps: int = 200
+    navigation_steps: int = 300
+    reset_arm_steps: int = 50
+    arm_rest: bool = True
+    navigate_after_open_cab: bool = True
+    final_wait: int = 30
+    settle_steps: int = 15
+    rotate_after: int = 2
+    max_failures: int = 8
+    max_plans: int = 100
+
+
+@dataclass(frozen=True)
+class Step:
+    """One skill run that an executor wants.
+
+    Attributes:
+        call: the skill and its arguments.
+        text: for reports, e.g. ``"pick(any_targets|0)"``.
+        limit: control steps after which it times out.
+        index: position in the plan, ``None`` for skills that the executor puts in.
+        target: index of the target concerned, ``None`` if none is.
+        release: let go of whatever is held instead of running ``call``.
+    """
+
+    call: SkillCall
+    text: str
+    limit: int
+    index: int | None = None
+    target: int | None = None
+    release: bool = field(default=False)
+
+
+_BY_KIND = {"open_cab", "open_fridge", "close_cab", "close_fridge"}
+MANIPULATION = {"pick", "place", *_BY_KIND}
+
+
+def target_of(action: Action, grounding: Grounding) -> int | None:
+    """Return the index of the target that an action is about."""
+    for arg in action.args:
+        if arg in grounding.roles:
+            return grounding.roles[arg][1]
+    return None
+
+
+def skill_call(action: Action, grounding: Grounding) -> SkillCall:
+    """Return the skill call that carries out an action of the plan."""
+    target = target_of(action, grounding)
+    label = action.label.removesuffix("_by_name")
+    if label == "nav":
+        role = grounding.roles[action.args[0]][0]
+        return SkillCall("navigate", target=target, place="goal" if role == "goal" else "start")
+    if label == "nav_to_receptacle":
+        joint = grounding.markers[action.args[0]].joint_name
+        return SkillCall("navigate", target=target, place="receptacle", joint=joint)
+    if label in _BY_KIND:
+        joint = grounding.markers[action.args[0]].joint_name
+        return SkillCall(cast(SkillName, label), target=target, joint=joint)
+    if label == "place" and grounding.roles[action.args[1]][0] == "start":
+        return SkillCall("place", target=target, place="start")
+    if label in ("pick", "place"):
+        return SkillCall(cast(SkillName, label), target=target)
+    raise ValueError(f"No skill carries out '{action}'; add its mapping to tpsrl/agents/calls.py.")
+
+
+def plan_step(action: Action, index: int, grounding: Grounding, options: TpsrlOptions) -> Step:
+    """Return the step for action ``index`` of a plan."""
+    call = skill_call(action, grounding)
+    limit = options.navigation_steps if call.skill == "navigate" else options.skill_steps
+    return Step(call, str(action), limit, index, call.target)
+
+
+def reset_arm_step(options: TpsrlOptions) -> Step:
+    """Return the step that brings the arm to its resting posture."""
+    return Step(SkillCall("reset_arm"), "reset_arm()", options.reset_arm_steps)
+
+
+def wait_step(steps: int) -> Step:
+    """Return the step that waits for a number of control steps."""
+    return Step(SkillCall("wait", steps=steps), f"wait({steps})", steps + 1)
+
+
+def return_step(target: int, grounding: Grounding, options: TpsrlOptions) -> Step:
+    """Return VER's extra navigation to an object (or goal) in a drawer just opened."""
+    call = SkillCall("navigate", target=target, place="start")
+    return Step(call, f"nav({grounding.label(target)})", options.navigation_steps, target=target)
+
+
+def release_step(text: str = "release()", steps: int = 15) -> Step:
+    """Return the step that lets go of whatever is held, where the robot stands."""
+    return Step(SkillCall("wait", steps=steps), text, steps, release=True)
