@@ -1,0 +1,130 @@
+"""Cumulative success per stage (VER, figure 6): ``python -m eval.figures DIR ... out=FIG``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from eval.metrics import summarize
+from eval.store import read_run
+from eval.table import stage_label
+from tpsrl.errors import UserError
+
+USAGE = "usage: python -m eval.figures DIR [DIR ...] out=FIG.png"
+
+
+def load_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return the metrics of each run, with its ``config`` and ``name``.
+
+    Raises:
+        UserError: a folder holds no run, or no finished episode.
+    """
+    runs = []
+    for folder in folders:
+        config, records = read_run(folder)
+        if not records:
+            raise UserError(f"{folder} holds no finished episode yet")
+        summary = summarize(records.values(), int(config.get("seed", 0)))
+        parts = [str(config[key]) for key in ("agent", "executor") if config.get(key)]
+        runs.append({**summary, "config": config, "name": " ".join(parts) or folder.name})
+    names = [run["name"] for run in runs]
+    for run, folder in zip(runs, folders, strict=True):
+        if len({r["config"].get("scenario") for r in runs}) == 1 and names.count(run["name"]) > 1:
+            run["name"] += f" ({folder.name})"
+    return runs
+
+
+def draw_stages(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
+    """Draw cumulative success per stage with 95% intervals, one panel a scenario.
+
+    The last point, "stop", is task success: the agent called stop and the goal held.
+
+    Args:
+        runs: as from :func:`load_runs`; runs of one scenario share a panel.
+        out: PNG (or PDF, SVG) file, replaced at once.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    scenarios = list(dict.fromkeys(str(run["config"].get("scenario", "")) for run in runs))
+    figure, axes = plt.subplots(
+        1, len(scenarios), figsize=(1.2 + 4.6 * len(scenarios), 3.8), sharey=True, squeeze=False
+    )
+    for axis, scenario in zip(axes[0], scenarios, strict=True):
+        members = [run for run in runs if str(run["config"].get("scenario", "")) == scenario]
+        _draw_panel(axis, members)
+        axis.set_title(scenario.replace("_", " "))
+    axes[0][0].set_ylabel("episodes that got this far, %")
+    figure.tight_layout()
+    temporary = out.with_name(f".{out.stem}.{os.getpid()}.tmp{out.suffix}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(temporary, dpi=120)
+        os.replace(temporary, out)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UserError(f"cannot write the figure {out}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"cannot write the figure {out}: {error}; use a name in .png") from error
+    finally:
+        plt.close(figure)
+    return out
+
+
+def _draw_panel(axis: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+    names = list(dict.fromkeys(name for run in runs for name in run["stages"]))
+    positions = range(len(names) + 1)
+    for number, run in enumerate(runs):
+        rows = [run["stages"].get(name) for name in names] + [run["success"]]
+        shift = 0.08 * (number - (len(runs) - 1) / 2)
+        points = [(x + shift, row) for x, row in zip(positions, rows, strict=True) if row]
+        means = [100 * row["mean"] for _, row in points]
+        below = [m - 100 * row["low"] for m, (_, row) in zip(means, points, strict=True)]
+        above = [100 * row["high"] - m for m, (_, row) in zip(means, points, strict=True)]
+        axis.errorbar(
+            [x for x, _ in points],
+            means,
+            yerr=[[max(0.0, value) for value in below], [max(0.0, value) for value in above]],
+            marker="o",
+            markersize=4,
+            capsize=3,
+            linewidth=1.5,
+            label=f"{run['name']} (n={run['episodes']})",
+        )
+    axis.set_xticks(list(positions))
+    labels = [stage_label(name) for name in names] + ["stop"]
+    axis.set_xticklabels(labels, rotation=45, ha="right")
+    axis.set_ylim(-3, 103)
+    axis.grid(axis="y", alpha=0.3)
+    axis.legend(fontsize=8, loc="lower left")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw the runs named on the command line; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    outs = [word.removeprefix("out=") for word in words if word.startswith("out=")]
+    folders = [Path(word) for word in words if not word.startswith("out=")]
+    if {"-h", "--help"} & set(words):
+        print(USAGE)
+        return 0
+    if not folders or len(outs) != 1:
+        print(USAGE, file=sys.stderr)
+        return 2
+    try:
+        print(draw_stages(load_runs(folders), Path(outs[0])))
+    except UserError as error:
+        print(f"eval.figures: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

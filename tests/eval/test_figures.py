@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from eval.figures import load_runs, main
+from eval.runner import evaluate
+from tests.eval.counting_world import episode, spec
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    episodes = [episode(i, goal_step=5 if i % 2 else 99) for i in range(6)]
+    for name in ("hab", "replan"):
+        evaluate(spec(agent="counting", executor=name), episodes, folder / name, workers=1)
+    return [folder / "hab", folder / "replan"]
+
+
+def test_figure_shows_several_runs(runs: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "figure.png"
+    assert main([*map(str, runs), f"out={out}"]) == 0
+    with Image.open(out) as picture:
+        assert picture.format == "PNG" and picture.width > 400
+        assert len(picture.convert("RGB").getcolors(1 << 24) or []) > 50
+    assert list(out.parent.iterdir()) == [out]
+    loaded = load_runs(runs)
+    assert [run["name"] for run in loaded] == ["counting hab", "counting replan"]
+    assert loaded[0]["stages"]["stage_1"]["mean"] == 0.5
+
+
+def test_bad_input_is_one_sentence(
+    runs: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path), f"out={tmp_path}/a.png"]) == 2
+    assert "holds no evaluation" in capsys.readouterr().err
+    assert main([str(runs[0])]) == 2
+    assert "usage" in capsys.readouterr().err
+    assert main([str(runs[0]), f"out={tmp_path}/a.xyz"]) == 2
+    assert "cannot write the figure" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

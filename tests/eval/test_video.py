@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+
+from eval.overlay import running_target, target_boxes
+from eval.video import VideoWriter, record_episode
+from tests.eval.real import spec
+from tpsrl.agents.interface import AgentReport, SkillRecord
+from tpsrl.assembly import load_scenario_episodes
+from tpsrl.errors import UserError
+
+
+def frames_of(path: Path) -> tuple[dict, np.ndarray]:
+    reader = imageio_ffmpeg.read_frames(str(path))
+    meta = next(reader)
+    width, height = meta["size"]
+    frames = [np.frombuffer(raw, np.uint8).reshape(height, width, 3) for raw in reader]
+    return meta, np.stack(frames)
+
+
+def test_writer_makes_ordinary_h264_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "x.mp4"
+    with VideoWriter(path, 64, 48) as writer:
+        for level in range(30):
+            writer.write(np.full((48, 64, 3), 8 * level, np.uint8))
+    meta, frames = frames_of(path)
+    assert meta["codec"] == "h264" and meta["pix_fmt"].startswith("yuv420p")
+    assert meta["fps"] == 30 and len(frames) == 30
+    means = frames.mean(axis=(1, 2, 3))
+    assert np.all(np.diff(means) > 4) and list(path.parent.iterdir()) == [path]
+
+
+def test_failed_recording_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), VideoWriter(tmp_path / "x.mp4", 64, 48) as writer:
+        writer.write(np.zeros((48, 64, 3), np.uint8))
+        raise RuntimeError("planned")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write the video"):
+        VideoWriter(tmp_path / "file" / "x.mp4")
+    with pytest.raises(UserError, match=r"must end in \.mp4"):
+        VideoWriter(tmp_path / "x.avi")
+
+
+def test_running_target_is_read_from_action_or_plan() -> None:
+    episode = load_scenario_episodes("tidy_house", count=1)[0]
+    labels = [target.label for target in episode.targets]
+    place = f"place({labels[2]}, TARGET_{labels[2]})"
+    report = AgentReport(plan=[f"nav({labels[1]})", place], cursor=1)
+    report.skills = [SkillRecord("reset_arm", "reset_arm()")]
+    assert running_target(episode, report) == 2
+    report.skills = [SkillRecord("pick", f"pick({labels[4]})")]
+    assert running_target(episode, report) == 4
+    assert running_target(episode, AgentReport()) is None
+    positions = np.array([item.pos for item in episode.objects])
+    boxes = target_boxes(episode, report, positions)
+    goal = episode.targets[4].goal_pos
+    assert sum(np.allclose(box[0], goal) for box in boxes) == 1
+    assert len(boxes) == 2 + sum(
+        np.linalg.norm(positions[t.object_index] - t.goal_pos) > 0.15
+        for t in (*episode.targets[:4], *episode.targets[5:])
+    )
+
+
+def test_episode_video_in_the_real_engine(tmp_path: Path) -> None:
+    episode = load_scenario_episodes("tidy_house", count=1)[0]
+    out = tmp_path / "x.mp4"
+    record = record_episode(spec(steps=40, depth=128), episode, 0, out, every=4)
+    assert record.end == "stop" and record.steps == 40
+    _, frames = frames_of(out)
+    assert len(frames) == 40 // 4 + 1 + 60
+    assert frames.shape[1:] == (480, 640, 3)
+    # The picture moves, and the end banner darkens the middle of the last frames.
+    assert np.abs(frames[0].astype(int) - frames[10]).mean() > 3
+    middle = frames[[10, -1], 215:265, 5:200].mean(axis=(1, 2, 3))
+    assert middle[1] < 0.6 * middle[0]

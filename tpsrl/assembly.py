@@ -1,0 +1,206 @@
+"""Puts the rooms together: engines, skills, planner and episodes for evaluation and videos."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from tpsrl.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from eval.spec import EvaluationSpec
+    from tpsrl.agents.interface import Agent, Task
+    from tpsrl.episodes.types import Episode
+    from tpsrl.sim.door import Simulator
+
+SCENARIOS = ("tidy_house", "prepare_groceries", "set_table", "rearrange_easy")
+"""Scenarios with a planning problem, so that an agent can solve them."""
+SPLITS = ("train", "val", "test")
+ENGINES = ("mujoco",)
+AGENTS = ("scripted",)
+EXECUTORS = ("hab", "replan")
+MAX_STEPS = {
+    "tidy_house": 5000,
+    "prepare_groceries": 4000,
+    "set_table": 4500,
+    "rearrange_easy": 1500,
+}
+"""Control steps after which an episode fails (habitat-lab v0.2.x, as VER used it)."""
+
+_SHIPPED = Path(__file__).parent / "episodes" / "data"
+
+
+def make_simulator(engine: str = "mujoco", depth: int | None = None) -> Simulator:
+    """Return a simulator with one world.
+
+    Args:
+        engine: one of ``ENGINES``.
+        depth: pixels of the head depth picture, ``None`` for none.
+
+    Raises:
+        UserError: unknown engine, or pictures are wanted and there is no OpenGL.
+    """
+    if engine not in ENGINES:
+        raise UserError(f"unknown engine '{engine}'{nearest(engine, ENGINES)}")
+    from tpsrl.sim.mujoco.engine import MujocoSimulator
+
+    return MujocoSimulator(1, depth=depth)
+
+
+def make_agent(agent: str = "scripted", executor: str = "hab", scenario: str = "") -> Agent:
+    """Return an agent that plans a scenario and carries the plan out.
+
+    Args:
+        agent: one of ``AGENTS``: whose skills.
+        executor: one of ``EXECUTORS``.
+        scenario: planning problem to solve; ``""`` takes the one that each episode names.
+
+    Raises:
+        UserError: unknown agent or executor.
+    """
+    if agent not in AGENTS:
+        raise UserError(f"unknown agent '{agent}'{nearest(agent, AGENTS)}")
+    if executor not in EXECUTORS:
+        raise UserError(f"unknown executor '{executor}'{nearest(executor, EXECUTORS)}")
+    from skills.scripted import make_skill
+    from tpsrl.agents.grounding import hab_problem
+    from tpsrl.agents.tpsrl import TpsrlAgent
+
+    source = (lambda episode: hab_problem(scenario)) if scenario else None
+    return TpsrlAgent(make_skill, cast(Any, executor), source, name=agent)
+
+
+def make_task(episode: Episode, scenario: str = "") -> Task:
+    """Return the measure of an episode: the scenario's stages and goal.
+
+    Args:
+        episode: what is to be solved.
+        scenario: ``""`` takes the one that the episode names.
+    """
+    from tpsrl.agents.predicates import HabTask
+
+    return HabTask(scenario or episode.scenario)
+
+
+def evaluation_spec(
+    *,
+    scenario: str,
+    agent: str,
+    executor: str,
+    engine: str = "mujoco",
+    max_steps: int | None = None,
+    seed: int = 0,
+    depth: int | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> EvaluationSpec:
+    """Return what worker processes need to run a scenario.
+
+    Args:
+        scenario: one of ``SCENARIOS``.
+        agent: one of ``AGENTS``.
+        executor: one of ``EXECUTORS``.
+        engine: one of ``ENGINES``.
+        max_steps: control steps, ``None`` for the benchmark's.
+        seed: of the run.
+        depth: pixels of the head depth picture, ``None`` for none.
+        config: further plain values that describe the run.
+    """
+    from eval.spec import EvaluationSpec, Factory
+
+    steps = MAX_STEPS[scenario] if max_steps is None else max_steps
+    described = {
+        "scenario": scenario,
+        "agent": agent,
+        "executor": executor,
+        "engine": engine,
+        "max_steps": steps,
+        "seed": seed,
+        **(config or {}),
+    }
+    options = {"agent": agent, "executor": executor, "scenario": scenario}
+    return EvaluationSpec(
+        simulator=Factory("tpsrl.assembly:make_simulator", {"engine": engine, "depth": depth}),
+        agent=Factory("tpsrl.assembly:make_agent", options),
+        task=Factory("tpsrl.assembly:make_task", {"scenario": scenario}),
+        config=described,
+        max_steps=steps,
+        seed=seed,
+    )
+
+
+def load_scenario_episodes(
+    scenario: str,
+    split: str = "val",
+    data: Path | None = None,
+    count: int | None = None,
+    cache: Path | None = None,
+    workers: int = 1,
+) -> tuple[Episode, ...]:
+    """Return the first episodes of a file, of the shipped set, or of a newly generated one.
+
+    Args:
+        scenario: one of ``SCENARIOS``.
+        split: one of ``SPLITS``; unused with ``data``.
+        data: Habitat episode file of one's own.
+        count: how many; ``None`` for all there are.
+        cache: file to generate episodes into when the shipped set is too small.
+        workers: processes that generate.
+
+    Raises:
+        UserError: unreadable file, episodes of another scenario, or fewer than ``count``.
+    """
+    from tpsrl.episodes.habitat_json import load_episodes
+
+    source = data or _SHIPPED / f"{scenario}_{split}.json.gz"
+    episodes = load_episodes(source).episodes if data or source.exists() else ()
+    _check_scenario(scenario, episodes, source)
+    if data is None and len(episodes) < (count or 1):
+        if cache is None:
+            raise UserError(
+                f"only {len(episodes)} {split} episodes of {scenario} ship with tpsrl; make more "
+                f"with 'tpsrl episodes scenario={scenario} split={split} n={count or 100} "
+                "out=FILE.json.gz' and give data=FILE.json.gz"
+            )
+        episodes = _generated(scenario, split, count or 100, cache, workers)
+        source = cache
+    if count is not None and len(episodes) < count:
+        raise UserError(f"{source} holds {len(episodes)} episodes; {count} were asked for")
+    return tuple(episodes[:count])
+
+
+def pick_episode(episodes: tuple[Episode, ...], index: int) -> Episode:
+    """Return the episode with this index.
+
+    Raises:
+        UserError: there is none.
+    """
+    if not 0 <= index < len(episodes):
+        raise UserError(f"episode={index} does not exist; give 0 to {len(episodes) - 1}")
+    return episodes[index]
+
+
+def _check_scenario(scenario: str, episodes: tuple[Episode, ...], source: Path) -> None:
+    for episode in episodes:
+        if episode.scenario and episode.scenario != scenario:
+            raise UserError(
+                f"{source} holds episodes of {episode.scenario}, not of {scenario}; "
+                f"give scenario={episode.scenario}"
+            )
+
+
+def _generated(
+    scenario: str, split: str, count: int, cache: Path, workers: int
+) -> tuple[Episode, ...]:
+    """Read a generated set, making it (or its missing rest) first."""
+    from tpsrl.episodes.habitat_json import load_episodes
+    from tpsrl.episodes.parallel import generate
+    from tpsrl.episodes.scenarios import load_scenario
+
+    if cache.exists():
+        episodes = load_episodes(cache).episodes
+        if len(episodes) >= count:
+            return episodes
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    generate(load_scenario(scenario), split, count, 0, cache, workers)
+    return load_episodes(cache).episodes

@@ -1,0 +1,110 @@
+"""``tpsrl eval``: run an agent over episodes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS
+from tpsrl.config import load
+
+HELP = """Run an agent over episodes in worker processes and measure it.
+
+Writes episodes.jsonl (one line an episode), summary.json and stages.png into out=. The same
+command again only runs what is missing, so it can be stopped and continued at any time.
+docs/evaluation.md explains the numbers."""
+
+
+def all_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass
+class EvalConfig:
+    """Keys of ``tpsrl eval``."""
+
+    scenario: str = field(
+        default="tidy_house", metadata={"help": "what to solve", "choices": list(SCENARIOS)}
+    )
+    split: str = field(default="val", metadata={"help": "whose layouts", "choices": list(SPLITS)})
+    data: Path | None = field(
+        default=None, metadata={"help": "Habitat episode file to use instead of the split's"}
+    )
+    agent: str = field(
+        default="scripted", metadata={"help": "whose skills", "choices": list(AGENTS)}
+    )
+    executor: str = field(
+        default="hab",
+        metadata={
+            "help": "the benchmark's fixed plan, or check and plan again",
+            "choices": list(EXECUTORS),
+        },
+    )
+    episodes: int | None = field(
+        default=None,
+        metadata={"help": "how many, from the first; null for all there are", "min": 1},
+    )
+    out: Path | None = field(
+        default=None,
+        metadata={"help": "result folder; null for outputs/eval/SCENARIO_SPLIT_AGENT_EXECUTOR"},
+    )
+    workers: int = field(
+        default_factory=all_cores, metadata={"help": "processes, by default one a core", "min": 1}
+    )
+    seed: int = field(default=0, metadata={"help": "of the whole run", "min": 0})
+    max_steps: int | None = field(
+        default=None,
+        metadata={"help": "control steps of an episode; null for the benchmark's", "min": 1},
+    )
+    engine: str = field(default="mujoco", metadata={"help": "physics", "choices": list(ENGINES)})
+    attempts: int = field(
+        default=3,
+        metadata={"help": "workers that may die over an episode before it fails", "min": 1},
+    )
+    timeout: float = field(
+        default=3600.0,
+        metadata={"help": "wall-clock s before a worker on one episode counts as hung", "min": 1},
+    )
+
+
+CONFIG = EvalConfig
+
+
+def run(overrides: list[str]) -> int:
+    """Evaluate, print the table and the paths of the results."""
+    config = load(EvalConfig, overrides)
+    from eval.figures import draw_stages, load_runs
+    from eval.runner import evaluate
+    from eval.table import print_summary
+    from tpsrl.assembly import evaluation_spec, load_scenario_episodes
+
+    name = f"{config.scenario}_{config.split}_{config.agent}_{config.executor}"
+    out = config.out or Path("outputs/eval") / name
+    cache = out / "generated.json.gz"
+    episodes = load_scenario_episodes(
+        config.scenario, config.split, config.data, config.episodes, cache, config.workers
+    )
+    data = str(config.data.resolve()) if config.data else None
+    spec = evaluation_spec(
+        scenario=config.scenario,
+        agent=config.agent,
+        executor=config.executor,
+        engine=config.engine,
+        max_steps=config.max_steps,
+        seed=config.seed,
+        config={"split": None if data else config.split, "data": data},
+    )
+    label = f"{config.scenario} {config.executor}"
+    summary = evaluate(spec, episodes, out, config.workers, config.attempts, config.timeout, label)
+    print_summary(summary)
+    figure = draw_stages(load_runs([out]), out / "stages.png")
+    print(f"\n{out / 'summary.json'}\n{figure}")
+    if summary["errors"]:
+        number = len(summary["errors"])
+        print(f"{number} episodes ended in an error; see 'extra' in {out / 'episodes.jsonl'}")
+        return 1
+    return 0
