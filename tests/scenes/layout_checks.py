@@ -1,4 +1,4 @@
-"""What must hold of every layout, measured on polygons and on a 4 cm grid of free space."""
+"""What must hold of every layout, measured on polygons and on a 5 cm grid of free space."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from tpsrl.robot.fetch import BASE_RADIUS
 from tpsrl.scenes import geometry
 from tpsrl.scenes.description import Apartment, Layout
 
-CELL = 0.04
+CELL = 0.05
 REACH = 0.85
 """How far from the base's centre the cup touches things on any receptacle, m (conservative)."""
 
 FRONT_CLEARANCE = 1.2
+CORRIDOR = 1.0
+"""Width of the way into every part of the apartment that is wider than that, m."""
+
 MAIN_ISLAND = 0.985
 """Least share of the free space that the largest island must have."""
 OPEN_ANGLES = (0.4, 0.8, 1.2, 1.5, 1.8, 2.1)
@@ -85,9 +88,10 @@ class LayoutCheck:
 
     def problems_free_space(self) -> list[str]:
         out = []
-        _, areas = self.islands()
-        if areas[0] < MAIN_ISLAND * areas.sum():
-            out.append(f"free space falls into islands of {np.round(areas, 2)} m2")
+        for radius in (BASE_RADIUS, CORRIDOR / 2):
+            _, areas = self.islands(radius=radius)
+            if areas[0] < MAIN_ISLAND * areas.sum():
+                out.append(f"islands of {np.round(areas, 2)} m2 for a disc of {radius} m")
         return out
 
     def problems_receptacles(self) -> list[str]:

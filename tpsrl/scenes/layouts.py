@@ -129,7 +129,7 @@ _SPOTS: tuple[Mapping[str, tuple[Spot, ...]], ...] = (
     {
         "kitchen_counter": (_against("kitchen_counter", "north", -2.95),),
         "fridge": (_against("fridge", "north", -0.75),),
-        "table_01": (_loose(2.7, 1.75, 0), _loose(2.7, 1.75, 90)),
+        "table_01": (_loose(2.6, 1.87, 0), _loose(2.6, 1.87, 90)),
         "table_02": (_loose(-0.95, -1.25, 90),),
         "sofa": (_against("sofa", "south", -0.95),),
         "tvstand": (_against("tvstand", "west", -0.4),),
@@ -157,7 +157,7 @@ def layout_name(macro: int, variation: int) -> str:
 
 
 def _wrap(angle: float) -> float:
-    return float((angle + np.pi) % (2 * np.pi) - np.pi)
+    return float(np.arctan2(np.sin(angle), np.cos(angle)))
 
 
 def make_layout(macro: int, variation: int) -> Layout:
@@ -178,9 +178,9 @@ def make_layout(macro: int, variation: int) -> Layout:
     rng = np.random.default_rng([macro, variation])
     poses = {}
     for name, spots in _SPOTS[macro].items():
-        choice, *move = rng.random(4)
+        choice, *move = (float(u) for u in rng.random(4))
         spot = spots[int(choice * len(spots)) if variation else 0]
-        dx, dy, turn = (2.0 * np.array(move) - 1.0) * (variation > 0)
+        dx, dy, turn = ((2.0 * u - 1.0) * (variation > 0) for u in move)
         poses[name] = (
             round(spot.x + dx * spot.slide_x, 4),
             round(spot.y + dy * spot.slide_y, 4),

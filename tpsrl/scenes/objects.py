@@ -144,7 +144,7 @@ def _ring(
     """
     lean = float(np.arctan2(top - bottom, height))
     half_height = (height - thickness * np.sin(lean)) / 2 / np.cos(lean)
-    half_width = float(top * np.tan(np.pi / sides))
+    half_width = float((bottom + top) / 2 * np.tan(np.pi / sides))
     radius = (bottom + top) / 2 - thickness / 2 * np.cos(lean)
     tilt = np.array([np.cos(lean / 2), 0.0, np.sin(lean / 2), 0.0])
     return [
@@ -173,28 +173,38 @@ def _half_size(shapes: Iterable[Shape]) -> Vec3:
     return (x, y, z)
 
 
+def _hidden(shapes: Iterable[Shape]) -> list[Shape]:
+    return [replace(shape, visible=False) for shape in shapes]
+
+
+def _shell(profile: list[tuple[float, float]], rgba: Rgba) -> Shape:
+    """Return what cameras see of a hollow object: a mesh of revolution that nothing touches."""
+    vertices, faces = _lathe(profile, 16)
+    return Shape("mesh", rgba=rgba, collide=False, vertices=vertices, faces=faces)
+
+
 def _bowl() -> ObjectType:
-    """Eight leaning boxes on a bottom; hollow."""
-    height, top, foot = 0.053, 0.159 / 2, 0.050
+    """Eight leaning boxes on a bottom, hollow; shown as one mesh."""
+    half, top, foot, wall = 0.053 / 2, 0.159 / 2, 0.050, 0.007
     rgba = (0.75, 0.25, 0.20, 1.0)
-    bottom = Shape("cylinder", (foot, 0.004, 0.0), (0.0, 0.0, 0.004 - height / 2), rgba=rgba)
-    shapes = (bottom, *_ring(foot, top, height, 0.007, 8, rgba))
-    return ObjectType("024_bowl", shapes, 0.147, _half_size(shapes))
+    bottom = Shape("cylinder", (foot, 0.004, 0.0), (0.0, 0.0, 0.004 - half), rgba=rgba)
+    solid = [bottom, *_ring(foot, top, 2 * half, wall, 8, rgba)]
+    shell = _shell([(foot, -half), (top, half), (top - wall, half), (foot, 0.008 - half)], rgba)
+    return ObjectType("024_bowl", (*_hidden(solid), shell), 0.147, (top, top, half))
 
 
 def _mug() -> ObjectType:
-    """Eight boxes on a bottom, hollow, and a handle at +x that is 32 mm long."""
-    radius, height, handle = 0.080 / 2, 0.082, 0.032
+    """Eight boxes on a bottom, hollow, shown as one mesh; a handle at +x that is 32 mm long."""
+    radius, half, wall, handle = 0.080 / 2, 0.082 / 2, 0.006, 0.032
     rgba = (0.70, 0.12, 0.12, 1.0)
-    grip = Shape("box", (handle / 2, 0.006, 0.025), (radius + handle / 2 - 0.001, 0.0, 0.0))
-    parts = [
-        Shape("cylinder", (radius - 0.008, 0.004, 0.0), (0.0, 0.0, 0.004 - height / 2)),
-        *_ring(radius, radius, height, 0.008, 8, rgba),
-        grip,
-    ]
-    shift = -handle / 2 + 0.0005
-    shapes = tuple(replace(p, pos=(p.pos[0] + shift, p.pos[1], p.pos[2]), rgba=rgba) for p in parts)
-    return ObjectType("025_mug", shapes, 0.118, _half_size(shapes))
+    bottom = Shape("cylinder", (radius - wall, 0.004, 0.0), (0.0, 0.0, 0.004 - half), rgba=rgba)
+    solid = [bottom, *_ring(radius, radius, 2 * half, wall, 8, rgba)]
+    inner = radius - wall
+    profile = [(radius, -half), (radius, half), (inner, half), (inner, 0.008 - half)]
+    grip = Shape("box", (handle / 2, 0.006, 0.025), (radius + handle / 2, 0.0, 0.0), rgba=rgba)
+    shapes = [*_hidden(solid), _shell(profile, rgba), grip]
+    centred = tuple(replace(s, pos=(s.pos[0] - handle / 2, *s.pos[1:])) for s in shapes)
+    return ObjectType("025_mug", centred, 0.118, (radius + handle / 2, radius, half))
 
 
 def _banana() -> ObjectType:

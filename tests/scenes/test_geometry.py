@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from tpsrl.scenes import geometry
+from tpsrl.scenes.description import Apartment, Shape
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_quaternions_and_matrices_agree(seed: int) -> None:
+    quat = np.random.default_rng(seed).normal(size=4)
+    quat = quat / np.linalg.norm(quat) * np.sign(quat[0])
+    matrix = geometry.quat_to_matrix(quat)
+    assert np.allclose(matrix @ matrix.T, np.eye(3))
+    assert np.linalg.det(matrix) == pytest.approx(1.0)
+    assert np.allclose(geometry.matrix_to_quat(matrix), quat)
+
+
+def test_half_turns() -> None:
+    for axis in np.eye(3):
+        quat = geometry.matrix_to_quat(geometry.quat_to_matrix((0.0, *axis)))
+        assert np.allclose(np.abs(quat), [0.0, *axis], atol=1e-9)
+
+
+def test_a_quarter_turn_about_z_brings_x_to_y() -> None:
+    matrix = geometry.quat_to_matrix((np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5)))
+    assert np.allclose(matrix @ [1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
+
+
+def test_convex_outline_drops_inner_points_and_turns_left() -> None:
+    points = np.array([[0, 0], [2, 0], [2, 1], [0, 1], [1, 0.5], [1, 0], [2, 0]], dtype=float)
+    outline = geometry.convex_outline(points)
+    assert {tuple(p) for p in outline} == {(0, 0), (2, 0), (2, 1), (0, 1)}
+    x, y = outline.T
+    assert 0.5 * np.sum(x * np.roll(y, -1) - np.roll(x, -1) * y) == pytest.approx(2.0)
+
+
+def test_round_shapes_are_enclosed() -> None:
+    points = geometry.shape_points(Shape("cylinder", (0.1, 0.2, 0.0), (1.0, 0.0, 0.0)))
+    assert points.max(axis=0) == pytest.approx([1.1, 0.1, 0.2])
+
+
+def test_an_open_drawer_carries_its_receptacle(apartment: Apartment) -> None:
+    layout = apartment.layouts["sc0_staging_00"]
+    closed = geometry.receptacle_box(apartment, layout, "drawer_right_top")
+    opened = geometry.receptacle_box(apartment, layout, "drawer_right_top", 0.4)
+    # The counter of this layout stands at the east wall and faces west.
+    assert opened.center - closed.center == pytest.approx([-0.4, 0.0, 0.0], abs=1e-4)
+    handle = [geometry.marker_position(apartment, layout, "cab_push_point_5", q) for q in (0, 0.4)]
+    assert handle[1] - handle[0] == pytest.approx([-0.4, 0.0, 0.0], abs=1e-4)
+
+
+def test_contains() -> None:
+    box = geometry.OrientedBox(np.zeros(3), np.array([1.0, 0.5, 0.2]), np.eye(3))
+    points = np.array([[0.9, 0.4, 0.1], [1.1, 0.0, 0.0]])
+    assert box.contains(points).tolist() == [True, False]
+    assert box.contains(points, margin=0.2).tolist() == [True, True]
+    assert box.support_height == pytest.approx(-0.2)
+
+
+def test_unknown_names_are_refused_by_name(apartment: Apartment) -> None:
+    layout = apartment.layouts["sc0_staging_00"]
+    with pytest.raises(ValueError, match="receptacle 'bath'"):
+        geometry.receptacle_box(apartment, layout, "bath")
+    with pytest.raises(ValueError, match="furniture 'bath'"):
+        geometry.find_furniture(apartment, "bath")
+    with pytest.raises(ValueError, match="marker 'bath'"):
+        geometry.marker_position(apartment, layout, "bath")
+    counter = geometry.find_furniture(apartment, "kitchen_counter")
+    with pytest.raises(ValueError, match="link 'bath'"):
+        geometry.find_link(counter, "bath")
+    with pytest.raises(ValueError, match="no joint"):
+        geometry.joint_motion(counter.links[0], 0.1)

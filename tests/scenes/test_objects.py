@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+from tpsrl.scenes.geometry import shape_points
+from tpsrl.scenes.objects import HAB2_OBJECTS, REARRANGE_EASY_OBJECTS, object_types
+
+
+def test_all_of_habs_objects_are_there() -> None:
+    assert len(HAB2_OBJECTS) == 9
+    assert len(REARRANGE_EASY_OBJECTS) == 20
+    assert set(object_types()) == set(REARRANGE_EASY_OBJECTS)
+
+
+@pytest.mark.parametrize("name", REARRANGE_EASY_OBJECTS)
+def test_half_size_is_that_of_the_shapes(name: str) -> None:
+    kind = object_types()[name]
+    points = np.concatenate([shape_points(s) for s in kind.shapes])
+    assert np.allclose(points.max(axis=0), kind.half_size, atol=1e-4)
+    assert np.allclose(points.min(axis=0), -np.array(kind.half_size), atol=1e-4)
+
+
+def test_published_sizes_and_masses() -> None:
+    kinds = object_types()
+    assert kinds["003_cracker_box"].mass == pytest.approx(0.411)
+    assert sorted(2 * np.array(kinds["004_sugar_box"].half_size)) == pytest.approx(
+        [0.038, 0.089, 0.175]
+    )
+    assert 2 * np.array(kinds["024_bowl"].half_size) == pytest.approx([0.159, 0.159, 0.053])
+    assert kinds["021_bleach_cleanser"].mass == pytest.approx(1.131)
+
+
+@pytest.mark.parametrize("name", REARRANGE_EASY_OBJECTS)
+def test_few_colliding_shapes(name: str) -> None:
+    shapes = [s for s in object_types()[name].shapes if s.collide]
+    limit = {"024_bowl": 9, "025_mug": 10, "011_banana": 4}.get(name, 2)
+    assert len(shapes) <= limit
+
+
+@pytest.mark.parametrize("name", ["024_bowl", "025_mug"])
+def test_a_vessel_is_hollow(name: str) -> None:
+    kind = object_types()[name]
+    solids = [s for s in kind.shapes if s.collide]
+    center = np.mean([s.pos for s in solids if s.kind == "cylinder"], axis=0)
+    probe = np.array([center[0], center[1], 0.0])
+    for shape in solids:
+        points = shape_points(shape)
+        inside = np.all(probe > points.min(axis=0)) and np.all(probe < points.max(axis=0))
+        assert not inside
+
+
+@pytest.mark.parametrize("name", REARRANGE_EASY_OBJECTS)
+def test_meshes_are_closed_and_face_outwards(name: str) -> None:
+    for shape in object_types()[name].shapes:
+        if shape.vertices is None or shape.faces is None:
+            continue
+        edges = np.concatenate([shape.faces[:, [a, b]] for a, b in ((0, 1), (1, 2), (2, 0))])
+        directed = {(int(a), int(b)) for a, b in edges}
+        assert len(directed) == len(edges)
+        assert all((b, a) in directed for a, b in directed)
+        a, b, c = (shape.vertices[shape.faces[:, k]] for k in range(3))
+        assert np.einsum("ij,ij->i", a, np.cross(b, c)).sum() > 0
+        assert len(shape.faces) < 200
