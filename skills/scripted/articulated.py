@@ -1,0 +1,415 @@
+"""Open and close drawers and the fridge: hold the handle and lead it along its path.
+
+The cup holds a handle by a ball joint, so only its position matters: the arm keeps its height and
+reach, the base drives along an arc, and the shoulder pan turns so that the cup stays on the
+handle's path. Arc, heading and reach are searched for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skills.scripted.paths import drive_to
+from skills.scripted.postures import arm_steps, rest_posture
+from skills.scripted.program import Actions, GiveUpError, ScriptedSkill, move, still
+from skills.scripted.reach import free_space
+from skills.scripted.view import (
+    View,
+    handle_index,
+    handle_offset,
+    link_pose,
+    look,
+    open_parts,
+    turn,
+    unit,
+    what_if,
+    wrap,
+)
+from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
+from tpsrl.robot.kinematics import arm_kinematics
+from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Navigation, Simulator
+
+REST_REACHED = 0.15
+_POINTS = 25
+_PULL = 0.09
+"""The approach starts this far before the handle, m."""
+_WIDEST = np.radians(62.0)
+"""Largest angle between the arm and the front's normal, rad."""
+_DOOR_CLEARANCE = 0.36
+_MOST_QUERIES = 40
+
+
+@dataclass(frozen=True)
+class HandlePath:
+    """The way a handle takes.
+
+    Attributes:
+        points: (k, 2) positions, m.
+        normals: (k,) direction in which the front faces, rad.
+        hinge: (2,) hinge of a door, ``None`` for a drawer.
+        height: of the handle, m.
+        values: (k,) joint positions.
+    """
+
+    points: np.ndarray
+    normals: np.ndarray
+    hinge: np.ndarray | None
+    height: float
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Lead:
+    """A plan to lead a handle.
+
+    Attributes:
+        bases: (k, 3) base pose for each point of the handle's path.
+        pans: (k,) shoulder pan, rad.
+        posture: (7,) at the first point.
+        pre: (7,) shortly before the contact.
+        standoff: (3,) where the arm is raised.
+        cost: control steps.
+    """
+
+    bases: np.ndarray
+    pans: np.ndarray
+    posture: np.ndarray
+    pre: np.ndarray
+    standoff: np.ndarray
+    cost: float
+
+
+def handle_path(sim: Simulator, env_id: int, joint: int, value: float) -> HandlePath:
+    """Return the path of a joint's handle from where it is to joint position ``value``."""
+    pos, rotation = link_pose(sim, env_id, joint)
+    offset = handle_offset(sim, env_id, joint)
+    now = float(sim.state().joint_pos[env_id][joint])
+    values = np.linspace(now, value, _POINTS)
+    facing = float(np.arctan2(rotation[1, 0], rotation[0, 0]))
+    marker = pos + rotation @ offset
+    if sim.joint_names[joint] in sim.scene(env_id).container_static:
+        turns = [turn(v - now) for v in values]
+        points = np.array([pos[:2] + t @ (marker[:2] - pos[:2]) for t in turns])
+        return HandlePath(points, facing + values - now, pos[:2], float(marker[2]), values)
+    points = marker[:2] + np.outer(values - now, unit(facing))
+    return HandlePath(points, np.full(_POINTS, facing), None, float(marker[2]), values)
+
+
+def plan_handle(sim: Simulator, env_id: int, view: View, joint: int) -> Lead:
+    """Plan to open a closed joint or to close an open one.
+
+    Raises:
+        GiveUpError: the joint has no handle, or no motion works.
+    """
+    upper = float(sim.joint_ranges[joint][1])
+    is_door = sim.joint_names[joint] in sim.scene(env_id).container_static
+    opening = view.joints[joint] < (0.35 if is_door else 0.15)
+    value = (min(1.32, upper) if is_door else 0.9 * upper) if opening else 0.0
+    return plan_lead(sim, env_id, view, joint, value)
+
+
+def plan_lead(sim: Simulator, env_id: int, view: View, joint: int, value: float) -> Lead:
+    """Search for base arcs along which the cup can lead a handle to joint position ``value``.
+
+    Raises:
+        GiveUpError: the joint has no handle, or no motion works.
+    """
+    if joint not in sim.marker_joints:
+        raise GiveUpError(f"'{sim.joint_names[joint]}' has no handle")
+    path = handle_path(sim, env_id, joint, value)
+    navigation = free_space(sim, env_id)
+    closed = sim.scene(env_id).navigation
+    candidates = []
+    for pitch in np.radians([75.0, 60.0, 45.0, 30.0]):
+        for radius in np.arange(0.55, 1.01, 0.05):
+            posture = arm_kinematics().planar(0.0, radius, path.height, pitch)
+            back, up = _PULL * np.cos(pitch), _PULL * np.sin(pitch)
+            pre = arm_kinematics().planar(0.0, radius - back, path.height + up, pitch)
+            if posture is None or pre is None:
+                continue
+            candidates += _leads(navigation, closed, view, path, posture, pre, float(radius))
+    if not candidates:
+        raise GiveUpError("handle out of reach")
+    candidates.sort(key=lambda lead: lead.cost)
+    best, fewest = candidates[0], 99
+    with what_if(sim, env_id) as world:
+        for lead in _spread(candidates)[:_MOST_QUERIES]:
+            trials = [
+                (lead.bases[0], lead.pre),
+                (lead.standoff, lead.pre),
+                (lead.standoff, view.qpos),
+            ]
+            touches = sum(world.touches(base, arm) for base, arm in trials)
+            if touches < fewest:
+                best, fewest = lead, touches
+            if touches == 0:
+                break
+    return best
+
+
+def _leads(
+    navigation: Navigation,
+    closed: Navigation,
+    view: View,
+    path: HandlePath,
+    posture: np.ndarray,
+    pre: np.ndarray,
+    radius: float,
+) -> list[Lead]:
+    """Return the feasible plans for one arm posture."""
+    bearings = path.normals[0] + np.radians(np.arange(-60.0, 61.0, 10.0))
+    pans = np.arange(-1.2, 1.21, 0.15)
+    bends = np.array([0.0, -0.8, 0.8, -1.6, 1.6]) if path.hinge is not None else np.zeros(1)
+    grid = np.stack(np.meshgrid(bearings, pans, bends, indexing="ij"), axis=-1).reshape(-1, 3)
+    yaw = grid[:, 0] + np.pi - grid[:, 1]
+    axis = path.points[0] + radius * np.stack([np.cos(grid[:, 0]), np.sin(grid[:, 0])], -1)
+    lever = arm_kinematics().pan_axis[0]
+    start = axis - lever * np.stack([np.cos(yaw), np.sin(yaw)], -1)
+    keep = navigation.is_navigable(start)
+    grid, yaw, start = grid[keep], yaw[keep], start[keep]
+    if not len(grid):
+        return []
+    tracks, turned, good = _follow(path, start, yaw, grid[:, 2], radius, lever)
+    good &= closed.is_navigable(tracks[..., :2]).all(axis=1)
+    good &= _clear_of_door(path, tracks)
+    field = navigation.distance_field(view.base[None, :2])
+    found = []
+    for k in np.flatnonzero(good):
+        standoff = _standoff(navigation, tracks[k, 0])
+        if standoff is None:
+            continue
+        arm, before = posture.copy(), pre.copy()
+        arm[0], before[0] = turned[k, 0], turned[k, 0]
+        drive = float(field.distance(standoff[:2])) / BASE_DELTA_LINEAR
+        drive += abs(wrap(standoff[2] - view.base[2])) / BASE_DELTA_ANGULAR
+        cost = arm_steps(view.target, before) + drive
+        cost += float(np.abs(np.diff(turned[k])).sum()) / ARM_DELTA
+        cost += arm_steps(arm, rest_posture(arm))
+        if np.isfinite(cost):
+            found.append(Lead(tracks[k], turned[k], arm, before, standoff, cost))
+    return found
+
+
+def _follow(
+    path: HandlePath,
+    start: np.ndarray,
+    yaw: np.ndarray,
+    bend: np.ndarray,
+    radius: float,
+    lever: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Drive arcs so that the shoulder keeps its distance from the handle.
+
+    Returns:
+        (c, k, 3) base poses, (c, k) pans, (c,) bool whether the whole path was followed.
+    """
+    travel = np.linspace(-1.4, 1.4, 281)
+    heading = yaw[:, None] + bend[:, None] * travel
+    step = travel[1] - travel[0]
+    zero = len(travel) // 2
+    xy = np.stack([np.cos(heading), np.sin(heading)], -1).cumsum(axis=1) * step
+    xy += (start - xy[:, zero])[:, None]
+    axis = xy + lever * np.stack([np.cos(heading), np.sin(heading)], -1)
+    count = len(start)
+    rows = np.arange(count)
+    at = np.full(count, zero)
+    good = np.ones(count, dtype=bool)
+    tracks, pans = np.zeros((count, len(path.points), 3)), np.zeros((count, len(path.points)))
+    window = np.arange(-12, 13)
+    for k, (point, normal) in enumerate(zip(path.points, path.normals, strict=True)):
+        near = np.clip(at[:, None] + window, 0, len(travel) - 1)
+        gap = axis[rows[:, None], near] - point
+        miss = np.abs(np.linalg.norm(gap, axis=-1) - radius) + 1e-3 * np.abs(window)
+        choice = miss.argmin(axis=1)
+        at = near[rows, choice]
+        tracks[:, k] = np.concatenate([xy[rows, at], heading[rows, at][:, None]], axis=1)
+        to_base = gap[rows, choice]
+        bearing = np.arctan2(to_base[:, 1], to_base[:, 0])
+        pan = (bearing + np.pi - heading[rows, at] + np.pi) % (2 * np.pi) - np.pi
+        slant = (bearing - normal + np.pi) % (2 * np.pi) - np.pi
+        pans[:, k] = pan
+        good &= (miss[rows, choice] < 0.03) & (np.abs(pan) < 1.4) & (np.abs(slant) < _WIDEST)
+    return tracks, pans, good
+
+
+def _clear_of_door(path: HandlePath, tracks: np.ndarray) -> np.ndarray:
+    """Return (c,) bool: the base keeps away from the moving door or drawer front."""
+    gap = np.linalg.norm(tracks[..., :2] - path.points, axis=-1)
+    if path.hinge is None:
+        return np.all(gap > _DOOR_CLEARANCE + 0.05, axis=1)
+    door = 1.12 * (path.points - path.hinge)
+    rel = tracks[..., :2] - path.hinge
+    part = np.clip((rel * door).sum(-1) / (door * door).sum(-1), 0.0, 1.0)
+    off = np.linalg.norm(rel - part[..., None] * door, axis=-1)
+    return np.all(off > _DOOR_CLEARANCE, axis=1)
+
+
+def _standoff(navigation: Navigation, base: np.ndarray) -> np.ndarray | None:
+    """Return a pose straight behind ``base`` to raise the arm at."""
+    for back in (0.3, 0.2, 0.4, 0.1, 0.0):
+        pose = base - back * np.append(unit(base[2]), 0.0)
+        free = bool(navigation.is_navigable(pose[:2]))
+        end = navigation.clamp_motion(pose[:2], base[:2]) if free else pose[:2]
+        if free and np.linalg.norm(end - base[:2]) < 1e-6:
+            return pose
+    return None
+
+
+def _spread(leads: list[Lead]) -> list[Lead]:
+    """Keep the cheapest of plans that start at nearly the same pose with the same reach."""
+    kept: dict[tuple[int, ...], Lead] = {}
+    for lead in leads:
+        base = lead.bases[0]
+        key = (
+            *(int(v) for v in np.round(base[:2] / 0.1)),
+            round(base[2] / 0.3),
+            round(float(lead.posture[5]) / 0.3),
+        )
+        kept.setdefault(key, lead)
+    return list(kept.values())
+
+
+class _Articulated(ScriptedSkill):
+    """Leads a handle to a joint position, lets go and brings the arm to rest."""
+
+    joint_default = ""
+    opens = True
+    is_door = False
+
+    def run(self, sim: Simulator, env_id: int) -> Actions:
+        """See :meth:`ScriptedSkill.run`."""
+        joint = self._joint(sim)
+        if self.missing_motion(sim, env_id):
+            view = look(sim, env_id)
+            lead = plan_lead(sim, env_id, view, joint, self._goal(sim, joint))
+            yield from drive_to(sim, env_id, free_space(sim, env_id), lead.standoff)
+            yield from move(sim, env_id, arm=lead.pre)
+            yield from move(sim, env_id, arm=lead.pre, base=lead.bases[0], speed=0.5)
+            yield from self._touch(sim, env_id, lead, joint)
+            yield from self._pull(sim, env_id, lead)
+            yield from self._let_go(sim, env_id, lead)
+        yield from move(sim, env_id, arm=rest_posture(look(sim, env_id).target), grip=-1.0)
+
+    def missing(self, sim: Simulator, env_id: int) -> str:
+        """See :meth:`ScriptedSkill.missing`."""
+        view = look(sim, env_id)
+        if view.holding:
+            return "handle not released"
+        reason = self.missing_motion(sim, env_id)
+        if reason:
+            return reason
+        return "arm not at rest" if view.rest_distance >= REST_REACHED else ""
+
+    def missing_motion(self, sim: Simulator, env_id: int) -> str:
+        """Say whether the joint still has to move, "" if not."""
+        value = float(look(sim, env_id).joints[self._joint(sim)])
+        if self.opens:
+            return "" if value > (1.18 if self.is_door else 0.405) else "not open"
+        return "" if value < 0.045 else "not closed"
+
+    def _joint(self, sim: Simulator) -> int:
+        name = self.call.joint or self.joint_default
+        if name not in sim.joint_names:
+            raise GiveUpError(f"no furniture joint '{name}'")
+        return sim.joint_names.index(name)
+
+    def _goal(self, sim: Simulator, joint: int) -> float:
+        if not self.opens:
+            return -0.02
+        upper = float(sim.joint_ranges[joint][1])
+        return min(1.32, upper) if self.is_door else 0.92 * upper
+
+    def _touch(self, sim: Simulator, env_id: int, lead: Lead, joint: int) -> Actions:
+        """Bring the cup to the handle until it holds."""
+        wanted = handle_index(sim, joint)
+        beyond = lead.posture + 0.5 * (lead.posture - lead.pre)
+        for goal in (lead.posture, beyond):
+            yield from move(
+                sim,
+                env_id,
+                arm=goal,
+                grip=1.0,
+                until=lambda v: v.held_marker >= 0 or v.held_object >= 0,
+            )
+        held = look(sim, env_id).held_marker
+        if held != wanted:
+            raise GiveUpError("handle not grasped" if held < 0 else "wrong handle grasped")
+
+    def _pull(self, sim: Simulator, env_id: int, lead: Lead) -> Actions:
+        """Drive along the planned arc; the pan follows."""
+        gaps = np.abs(np.diff(lead.bases[:, :2], axis=0)).max(axis=1) / 0.02
+        turns = np.abs(np.diff(lead.pans)) / (0.8 * ARM_DELTA)
+        moves = np.abs(np.diff(lead.bases[:, 2])) / (0.4 * BASE_DELTA_ANGULAR)
+        time = np.concatenate([[0.0], np.cumsum(np.maximum.reduce([gaps, turns, moves]) + 0.2)])
+        for k in range(1, int(np.ceil(time[-1])) + 1):
+            view = look(sim, env_id)
+            if view.held_marker < 0:
+                raise GiveUpError("lost the handle")
+            pose = np.array([np.interp(k, time, lead.bases[:, i]) for i in range(3)])
+            arm = lead.posture.copy()
+            arm[0] = np.interp(k, time, lead.pans)
+            yield _track(view, pose, arm)
+            if not self.missing_motion(sim, env_id) and not self.opens:
+                break
+
+    def _let_go(self, sim: Simulator, env_id: int, lead: Lead) -> Actions:
+        """Release and back away from what sticks out."""
+        for _ in range(2):
+            action = still(look(sim, env_id))
+            action[ACTION_GRIP] = -1.0
+            yield action
+        view = look(sim, env_id)
+        navigation = (
+            free_space(sim, env_id) if not open_parts(sim, env_id) else sim.scene(env_id).navigation
+        )
+        for back in (0.25, 0.15, 0.08):
+            pose = view.base - back * np.append(unit(view.base[2]), 0.0)
+            if np.linalg.norm(navigation.clamp_motion(view.base[:2], pose[:2]) - pose[:2]) < 1e-6:
+                yield from move(sim, env_id, base=pose, reverse=True, speed=0.4, grip=-1.0)
+                return
+
+
+def _track(view: View, pose: np.ndarray, arm: np.ndarray) -> np.ndarray:
+    """Return the action that follows a base pose and posture while holding on."""
+    action = np.zeros(10)
+    action[ACTION_ARM] = (arm - view.target) / ARM_DELTA
+    along = float((pose[:2] - view.base[:2]) @ unit(view.base[2]))
+    action[ACTION_BASE] = np.array(
+        [along / BASE_DELTA_LINEAR, wrap(pose[2] - view.base[2]) / BASE_DELTA_ANGULAR]
+    )
+    action[ACTION_GRIP] = 1.0
+    return np.clip(action, -1.0, 1.0)
+
+
+class OpenCab(_Articulated):
+    """Opens a drawer of the kitchen counter."""
+
+    name = "open_cab"
+    joint_default = "kitchen_counter/drawer3"
+
+
+class CloseCab(_Articulated):
+    """Closes a drawer of the kitchen counter."""
+
+    name = "close_cab"
+    joint_default = "kitchen_counter/drawer3"
+    opens = False
+
+
+class OpenFridge(_Articulated):
+    """Opens the fridge's upper door."""
+
+    name = "open_fridge"
+    joint_default = "fridge/top_door"
+    is_door = True
+
+
+class CloseFridge(_Articulated):
+    """Closes the fridge's upper door."""
+
+    name = "close_fridge"
+    joint_default = "fridge/top_door"
+    opens = False
+    is_door = True

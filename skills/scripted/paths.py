@@ -1,0 +1,152 @@
+"""Driving across the apartment: shortest paths that keep away from furniture where they can."""
+
+from __future__ import annotations
+
+import numpy as np
+import skfmm
+from scipy import ndimage
+
+from skills.scripted.program import Actions, GiveUpError, at_pose, move, still
+from skills.scripted.view import look, wrap
+from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
+from tpsrl.sim.door import ACTION_BASE, Navigation, Simulator
+
+_RESOLUTION = 0.05
+_COMFORT = 0.5
+"""Clearance beyond the robot's radius that costs nothing, m."""
+_SLOWEST = 0.2
+_LOOKAHEAD = 0.35
+_EIGHT = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)])
+
+
+class ComfortField:
+    """Time to a goal for a robot that is slow near obstacles, on a grid.
+
+    Args:
+        navigation: free space.
+        goal: (2,) a free point.
+        start: (2,) must lie inside the grid.
+        extent: (2, 2) corners of the region looked at, m.
+    """
+
+    def __init__(
+        self, navigation: Navigation, goal: np.ndarray, start: np.ndarray, extent: np.ndarray
+    ) -> None:
+        self.navigation, self.goal = navigation, goal
+        self._low = np.minimum(extent[0], np.minimum(goal, start)) - 0.3
+        high = np.maximum(extent[1], np.maximum(goal, start)) + 0.3
+        self._shape = np.ceil((high - self._low) / _RESOLUTION).astype(int) + 1
+        xs, ys = (self._low[k] + _RESOLUTION * np.arange(self._shape[k]) for k in range(2))
+        nodes = np.stack(np.meshgrid(xs, ys, indexing="ij"), axis=-1)
+        free = navigation.is_navigable(nodes)
+        room = ndimage.distance_transform_edt(free) * _RESOLUTION
+        speed = np.clip(room / _COMFORT, _SLOWEST, 1.0)
+        gap = np.linalg.norm(nodes - goal, axis=-1)
+        near = gap <= 1.5 * _RESOLUTION
+        blocked = ~(free | near)
+        phi = np.ma.MaskedArray(gap - 1.5 * _RESOLUTION, blocked)
+        time = skfmm.travel_time(phi, np.where(blocked, 1.0, speed), dx=_RESOLUTION)
+        self._time = np.where(blocked, np.inf, np.ma.filled(time, np.inf))
+        self._time[near] = 0.0
+
+    def lookahead(self, here: np.ndarray, distance: float) -> np.ndarray | None:
+        """Return a (2,) point ahead on the best path, straight in sight, ``None`` if cut off."""
+        if self._sees(here, self.goal) and np.linalg.norm(self.goal - here) <= distance:
+            return self.goal
+        node = self._enter(here)
+        if node is None:
+            return None
+        trail, walked = [node], 0.0
+        while walked < distance and self._time[tuple(node)] > 0.0:
+            after = node + _EIGHT
+            after = after[np.all((after >= 0) & (after < self._shape), axis=1)]
+            run = np.linalg.norm(after - node, axis=1)
+            drop = (self._time[tuple(node)] - self._time[after[:, 0], after[:, 1]]) / run
+            best = int(np.argmax(drop))
+            if not drop[best] > 0.0:
+                break
+            node, walked = after[best], walked + float(run[best]) * _RESOLUTION
+            trail.append(node)
+        for node in reversed(trail):
+            point = self._low + _RESOLUTION * node
+            if self._sees(here, point) and np.linalg.norm(point - here) > 1e-6:
+                return point
+        return None
+
+    def _enter(self, here: np.ndarray) -> np.ndarray | None:
+        centre = np.round((here - self._low) / _RESOLUTION).astype(int)
+        for reach in (1, 2, 5):
+            low = np.maximum(centre - reach, 0)
+            high = np.minimum(centre + reach + 1, self._shape)
+            index = np.stack(np.meshgrid(*map(np.arange, low, high), indexing="ij"), -1)
+            index = index.reshape(-1, 2)
+            times = self._time[index[:, 0], index[:, 1]]
+            for k in np.argsort(times, kind="stable"):
+                if not np.isfinite(times[k]):
+                    break
+                if self._sees(here, self._low + _RESOLUTION * index[k]):
+                    return index[k]
+        return None
+
+    def _sees(self, start: np.ndarray, end: np.ndarray) -> bool:
+        return bool(np.linalg.norm(self.navigation.clamp_motion(start, end) - end) < 1e-6)
+
+
+def drive_to(
+    sim: Simulator,
+    env_id: int,
+    navigation: Navigation,
+    goal: np.ndarray,
+    arm: np.ndarray | None = None,
+    limit: int = 290,
+) -> Actions:
+    """Drive along a comfortable path to a (3,) pose.
+
+    Args:
+        sim: the simulator.
+        env_id: its world.
+        navigation: free space, open doors taken out.
+        goal: (3,) pose.
+        arm: (7,) posture to move the arm to on the way.
+        limit: most steps.
+
+    Raises:
+        GiveUpError: there is no path, or the base is blocked.
+    """
+    view = look(sim, env_id)
+    poses = np.array(list(sim.scene(env_id).furniture_pose.values())).reshape(-1, 3)
+    points = np.concatenate([poses[:, :2], view.base[None, :2]])
+    extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
+    field: ComfortField | None = None
+    for _ in range(limit):
+        view = look(sim, env_id)
+        gap = float(np.linalg.norm(goal[:2] - view.base[:2]))
+        if at_pose(view.base, goal) or _straight(navigation, view.base, goal, gap):
+            break
+        if field is None:
+            field = ComfortField(navigation, goal[:2], view.base[:2], extent)
+        ahead = field.lookahead(view.base[:2], _LOOKAHEAD)
+        if ahead is None:
+            raise GiveUpError("no path to the place to stand")
+        action = still(view)
+        action[ACTION_BASE] = _steer(view.base, ahead)
+        yield action
+    yield from move(sim, env_id, base=goal, arm=arm, limit=120)
+
+
+def _straight(navigation: Navigation, base: np.ndarray, goal: np.ndarray, gap: float) -> bool:
+    """Return whether the rest of the way is short and straight."""
+    end = navigation.clamp_motion(base[:2], goal[:2])
+    return gap < 0.7 and bool(np.linalg.norm(end - goal[:2]) < 1e-6)
+
+
+def _steer(base: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+    """Return (2,) base action towards a near point: turn first, then drive and turn together."""
+    gap = ahead - base[:2]
+    error = wrap(float(np.arctan2(gap[1], gap[0])) - base[2])
+    rotate = np.clip(error / BASE_DELTA_ANGULAR, -1.0, 1.0)
+    distance = float(np.hypot(*gap))
+    forward = 0.0
+    if abs(error) < 0.35:
+        forward = min(distance / BASE_DELTA_LINEAR, 1.0) * float(np.cos(error))
+    return np.array([forward, rotate])

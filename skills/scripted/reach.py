@@ -1,0 +1,269 @@
+"""Where to stand and how to hold the arm so that the cup reaches a point: a search over base poses.
+
+The arm stays in a vertical plane, so a posture is given by the cup's distance from the shoulder,
+its height and its pitch; turning that plane about the target and backing away from it gives the
+base poses. Candidates are ordered by the control steps they cost; the cheapest one that touches
+nothing (asked of the simulator) wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skills.scripted.postures import PAN, arm_steps, rest_posture
+from skills.scripted.program import GiveUpError
+from skills.scripted.view import View, WhatIf, open_parts, turn, unit, what_if, wrap
+from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
+from tpsrl.robot.kinematics import arm_kinematics
+from tpsrl.sim.door import Navigation, Simulator
+
+_RADII = np.arange(0.40, 1.06, 0.05)
+_AZIMUTHS = 24
+_MOST_QUERIES = 45
+_STANDOFFS = (0.5, 0.4, 0.3, 0.6, 0.2, 0.1, 0.0)
+_MOST_STEPS = 190.0
+
+
+@dataclass(frozen=True)
+class TipTarget:
+    """What the cup has to reach.
+
+    Attributes:
+        xy: (2,) reference point in the world, m.
+        tip: pitch -> (3,): where the cup has to be from the reference point, along the arm's
+            horizontal direction and to its left, and its height above the floor, m.
+        approaches: pitch -> (back, up) pairs, best first: how far the pre-contact posture lies
+            behind and above the contact, m.
+        clear: part of the way from pre-contact to contact that must be free of touch, per pair.
+        pitches: pitch -> extra cost in control steps.
+        azimuth: reference direction; candidates are turned from it in equal steps, rad.
+        spread: candidates lie within this angle of ``azimuth``, rad.
+    """
+
+    xy: np.ndarray
+    tip: Callable[[float], np.ndarray]
+    approaches: Callable[[float], Sequence[tuple[float, float]]]
+    clear: Callable[[float, float], float]
+    pitches: dict[float, float]
+    azimuth: float = 0.0
+    spread: float = np.pi
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A plan: drive to ``standoff``, raise the arm, drive to ``pre_base``, move in.
+
+    Attributes:
+        base, pre_base, standoff: (3,) base poses at contact, before it, and away from furniture.
+        contact, pre: (7,) arm postures.
+        azimuth, pitch: approach direction of the cup, rad.
+        cost: estimated control steps.
+        touches: how many of the tried postures touched something.
+    """
+
+    base: np.ndarray
+    pre_base: np.ndarray
+    standoff: np.ndarray
+    contact: np.ndarray
+    pre: np.ndarray
+    azimuth: float
+    pitch: float
+    cost: float
+    touches: int = 0
+
+    def at(self, part: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return base pose and posture at a part of the way in; beyond 1 it goes on straight."""
+        base = self.pre_base + part * (self.base - self.pre_base)
+        return base, self.pre + part * (self.contact - self.pre)
+
+
+@dataclass(frozen=True)
+class _Posture:
+    pitch: float
+    radius: float
+    offset: np.ndarray
+    back: float
+    contact: np.ndarray
+    pre: np.ndarray
+    clear: float
+    cost: float
+
+
+def free_space(sim: Simulator, env_id: int) -> Navigation:
+    """Return the free space with open drawers and doors taken out."""
+    navigation = sim.scene(env_id).navigation
+    parts = open_parts(sim, env_id)
+    return navigation.with_obstacles(parts) if parts else navigation
+
+
+def plan_reach(
+    sim: Simulator,
+    env_id: int,
+    view: View,
+    target: TipTarget,
+    *,
+    banned: Sequence[Reach] = (),
+    most_steps: float = _MOST_STEPS,
+) -> Reach:
+    """Find the cheapest way for the cup to reach a target.
+
+    Args:
+        sim: the simulator.
+        env_id: its world.
+        view: its state.
+        target: what to reach.
+        banned: plans that failed before; plans like them are not returned.
+        most_steps: dearest arm motion allowed.
+
+    Raises:
+        GiveUpError: no base pose allows it.
+    """
+    navigation = free_space(sim, env_id)
+    postures = [p for p in _postures(view, target) if p.cost <= most_steps]
+    candidates = _candidates(navigation, view, target, postures, banned)
+    if not candidates:
+        raise GiveUpError("target out of reach")
+    best: Reach | None = None
+    with what_if(sim, env_id) as world:
+        for reach, posture in candidates[:_MOST_QUERIES]:
+            allowed = best.touches if best is not None else 99
+            touches = _count_touches(world, view, reach, posture, allowed)
+            if best is None or touches < best.touches:
+                best = _with_touches(reach, touches)
+            if touches == 0:
+                break
+    assert best is not None
+    return best
+
+
+def _postures(view: View, target: TipTarget) -> list[_Posture]:
+    """Return the arm postures that put the cup at the target's height, with their cost."""
+    kinematics = arm_kinematics()
+    found = []
+    for pitch, extra in target.pitches.items():
+        offset = target.tip(pitch)
+        for radius in _RADII:
+            contact = kinematics.planar(PAN, float(radius), float(offset[2]), pitch)
+            if contact is None:
+                continue
+            for back, up in target.approaches(pitch):
+                pre = kinematics.planar(PAN, float(radius), float(offset[2]) + up, pitch)
+                if pre is None:
+                    continue
+                middle = kinematics.planar(PAN, float(radius), float(offset[2]) + up / 2, pitch)
+                steps = arm_steps(view.target, pre) + 2 * arm_steps(pre, contact)
+                steps += arm_steps(pre, rest_posture(pre)) + (40.0 if middle is None else 0.0)
+                clear = target.clear(pitch, float(np.hypot(back, up)))
+                found.append(
+                    _Posture(pitch, float(radius), offset, back, contact, pre, clear, steps + extra)
+                )
+                break
+    return found
+
+
+def _candidates(
+    navigation: Navigation,
+    view: View,
+    target: TipTarget,
+    postures: Sequence[_Posture],
+    banned: Sequence[Reach],
+) -> list[tuple[Reach, _Posture]]:
+    """Return feasible plans, cheapest first, one for each direction and pitch."""
+    if not postures:
+        return []
+    azimuths = target.azimuth + np.arange(_AZIMUTHS) * 2 * np.pi / _AZIMUTHS
+    azimuths = azimuths[[abs(wrap(a - target.azimuth)) <= target.spread + 1e-6 for a in azimuths]]
+    bases = np.array([[_base_pose(target.xy, p, a) for a in azimuths] for p in postures])
+    free = navigation.is_navigable(bases[..., :2])
+    field = navigation.distance_field(view.base[None, :2])
+    found: dict[tuple[int, float], tuple[Reach, _Posture]] = {}
+    for k, posture in enumerate(postures):
+        for j, azimuth in enumerate(azimuths):
+            if not free[k, j]:
+                continue
+            base = bases[k, j]
+            old = found.get((j, posture.pitch))
+            if old is not None and old[0].cost <= posture.cost:
+                continue
+            reach = _with_standoff(navigation, view, base, posture, float(azimuth))
+            if reach is None or any(_alike(reach, b) for b in banned):
+                continue
+            cost = posture.cost + _drive_steps(field, view.base, reach.standoff)
+            if np.isfinite(cost) and (old is None or cost < old[0].cost):
+                found[(j, posture.pitch)] = (_with_cost(reach, cost), posture)
+    return sorted(found.values(), key=lambda pair: pair[0].cost)
+
+
+def _base_pose(xy: np.ndarray, posture: _Posture, azimuth: float) -> np.ndarray:
+    """Return the base pose from which a posture reaches the target along an azimuth."""
+    yaw = azimuth - PAN
+    tip = xy + turn(azimuth) @ posture.offset[:2]
+    pan = tip - posture.radius * unit(azimuth)
+    return np.append(pan - turn(yaw) @ arm_kinematics().pan_axis, wrap(yaw))
+
+
+def _with_standoff(
+    navigation: Navigation, view: View, base: np.ndarray, posture: _Posture, azimuth: float
+) -> Reach | None:
+    """Find where the robot raises its arm: straight behind the base pose at contact."""
+    ahead = np.append(unit(base[2]), 0.0)
+    pre_base = base - posture.back * ahead
+    for back in _STANDOFFS:
+        standoff = pre_base - back * ahead
+        if not navigation.is_navigable(standoff[:2]):
+            continue
+        reached = navigation.clamp_motion(standoff[:2], base[:2])
+        if np.linalg.norm(reached - base[:2]) > 1e-6:
+            continue
+        return Reach(
+            base, pre_base, standoff, posture.contact, posture.pre, azimuth, posture.pitch, 0.0
+        )
+    return None
+
+
+def _drive_steps(field: object, here: np.ndarray, goal: np.ndarray) -> float:
+    """Estimate the control steps of driving to a pose."""
+    gap = goal[:2] - here[:2]
+    distance = float(field.distance(goal[:2]))  # type: ignore[attr-defined]
+    if np.hypot(*gap) < 0.02:
+        return abs(wrap(goal[2] - here[2])) / BASE_DELTA_ANGULAR
+    bearing = float(np.arctan2(gap[1], gap[0]))
+    turning = abs(wrap(bearing - here[2])) + abs(wrap(goal[2] - bearing))
+    back = abs(wrap(bearing + np.pi - here[2])) + abs(wrap(goal[2] - bearing - np.pi))
+    if distance < 0.8:
+        turning = min(turning, back)
+    return distance / BASE_DELTA_LINEAR + turning / BASE_DELTA_ANGULAR
+
+
+def _count_touches(world: WhatIf, view: View, reach: Reach, posture: _Posture, enough: int) -> int:
+    """Count tried postures of a plan that touch something; stops counting at ``enough``."""
+    count = 0
+    trials = [
+        reach.at(posture.clear),
+        (reach.pre_base, reach.pre),
+        reach.at(0.5 * posture.clear),
+        (0.5 * (reach.pre_base + reach.standoff), reach.pre),
+        (reach.standoff, reach.pre),
+        (reach.standoff, view.qpos),
+    ]
+    for base, qpos in trials:
+        count += world.touches(base, qpos)
+        if count >= enough:
+            break
+    return count
+
+
+def _alike(one: Reach, other: Reach) -> bool:
+    near = np.linalg.norm(one.base[:2] - other.base[:2]) < 0.12
+    return bool(near and abs(one.pitch - other.pitch) < 0.1)
+
+
+def _with_cost(reach: Reach, cost: float) -> Reach:
+    return Reach(**{**reach.__dict__, "cost": cost})
+
+
+def _with_touches(reach: Reach, touches: int) -> Reach:
+    return Reach(**{**reach.__dict__, "touches": touches})
