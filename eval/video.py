@@ -13,6 +13,7 @@ import numpy as np
 
 from eval.episode import EpisodeRecord, run_episode
 from eval.overlay import Caption, compose, target_boxes
+from eval.progress import RecordingProgress
 from eval.spec import EvaluationSpec
 from eval.store import fingerprint
 from eval.worker import Job
@@ -201,15 +202,16 @@ def record_episode(
         sim = spec.simulator.build()
         try:
             camera = EpisodeCamera(writer, episode, every)
-            record = run_episode(
-                sim,
-                spec.agent.build(),
-                spec.task.build(episode),
-                job.empty_record(),
-                episode,
-                spec.max_steps,
-                camera,
-            )
+            agent, task = spec.agent.build(), spec.task.build(episode)
+            with RecordingProgress(out.name, spec.max_steps) as progress:
+
+                def observe(sim: Simulator, agent: Agent, step: int) -> None:
+                    camera(sim, agent, step)
+                    progress(sim, agent, step)
+
+                record = run_episode(
+                    sim, agent, task, job.empty_record(), episode, spec.max_steps, observe
+                )
             camera.end(record)
         finally:
             sim.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -29,6 +30,13 @@ MAX_STEPS = {
 """Control steps after which an episode fails (habitat-lab v0.2.x, as VER used it)."""
 
 _SHIPPED = Path(__file__).parent / "episodes" / "data"
+
+
+def all_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def make_simulator(engine: str = "mujoco", depth: int | None = None) -> Simulator:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS
+from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
 from tpsrl.config import load
 
 HELP = """Run an agent over episodes in worker processes and measure it.
@@ -14,13 +13,6 @@ HELP = """Run an agent over episodes in worker processes and measure it.
 Writes episodes.jsonl (one line an episode), summary.json and stages.png into out=. The same
 command again only runs what is missing, so it can be stopped and continued at any time.
 docs/evaluation.md explains the numbers."""
-
-
-def all_cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass

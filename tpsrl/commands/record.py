@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS
+from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
 from tpsrl.config import load
 
 HELP = """Record a video of one episode: third-person view with the head depth picture, the running
@@ -57,6 +58,8 @@ CONFIG = RecordConfig
 def run(overrides: list[str]) -> int:
     """Record the video and say how the episode ended."""
     config = load(RecordConfig, overrides)
+    # Mesa's software renderer may use all cores here: nothing else runs beside it.
+    os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
     from eval.video import record_episode
     from tpsrl.assembly import evaluation_spec, load_scenario_episodes, pick_episode
 

@@ -1,0 +1,90 @@
+"""``tpsrl demo``: a video of each scenario and a small evaluation."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tpsrl.assembly import EXECUTORS, all_cores
+from tpsrl.config import load
+
+HELP = """Watch the robot work: record a video of each scenario of the Home Assistant Benchmark,
+then evaluate a few episodes of each and draw how far they got. Takes a few minutes on two cores.
+
+Running it again continues the evaluation and records the videos anew."""
+
+DEMO_SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
+
+
+@dataclass
+class DemoConfig:
+    """Keys of ``tpsrl demo``."""
+
+    out: Path = field(default=Path("outputs/demo"), metadata={"help": "folder for the results"})
+    executor: str = field(
+        default="replan",
+        metadata={
+            "help": "the benchmark's fixed plan, or check and plan again",
+            "choices": list(EXECUTORS),
+        },
+    )
+    episode: int = field(default=0, metadata={"help": "index of the episodes to record", "min": 0})
+    episodes: int = field(default=4, metadata={"help": "episodes of each scenario", "min": 1})
+    every: int = field(
+        default=4, metadata={"help": "control steps a frame: 4 is four times real time", "min": 1}
+    )
+    workers: int = field(
+        default_factory=all_cores, metadata={"help": "processes, by default one a core", "min": 1}
+    )
+
+
+CONFIG = DemoConfig
+
+
+def run(overrides: list[str]) -> int:
+    """Record, evaluate, print the tables and where everything is."""
+    config = load(DemoConfig, overrides)
+    videos = [_record(config, scenario) for scenario in DEMO_SCENARIOS]
+    folders = [_evaluate(config, scenario) for scenario in DEMO_SCENARIOS]
+    from eval.figures import draw_stages, load_runs
+
+    figure = draw_stages(load_runs(folders), config.out / "stages.png")
+    print("\nvideos:")
+    for video in videos:
+        print(f"  {video.resolve()}")
+    print(f"figure:\n  {figure.resolve()}")
+    return 0
+
+
+def _record(config: DemoConfig, scenario: str) -> Path:
+    os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
+    from eval.video import record_episode
+    from tpsrl.assembly import evaluation_spec, load_scenario_episodes, pick_episode
+
+    out = config.out / f"{scenario}.mp4"
+    episode = pick_episode(load_scenario_episodes(scenario), config.episode)
+    spec = evaluation_spec(scenario=scenario, agent="scripted", executor=config.executor, depth=128)
+    record = record_episode(spec, episode, config.episode, out, config.every)
+    failure = record.failure
+    ending = f"failed ({failure['skill']}: {failure['cause']})" if failure else "success"
+    print(f"{out}: {ending}, {record.steps} steps, {record.replans} replans", flush=True)
+    return out
+
+
+def _evaluate(config: DemoConfig, scenario: str) -> Path:
+    from eval.runner import evaluate
+    from eval.table import print_summary
+    from tpsrl.assembly import evaluation_spec, load_scenario_episodes
+
+    out = config.out / f"{scenario}_{config.executor}"
+    episodes = load_scenario_episodes(
+        scenario, count=config.episodes, cache=out / "generated.json.gz", workers=config.workers
+    )
+    spec = evaluation_spec(
+        scenario=scenario, agent="scripted", executor=config.executor, config={"split": "val"}
+    )
+    summary = evaluate(spec, episodes, out, config.workers, label=scenario)
+    print()
+    print_summary(summary)
+    return out
