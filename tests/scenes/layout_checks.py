@@ -1,9 +1,10 @@
-"""What must hold of every layout, measured on polygons and on a 5 cm grid of free space."""
+"""What must hold of every layout, measured on polygons and on a 4 cm grid of free space."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy import ndimage
+from scipy.spatial import cKDTree
 from shapely.geometry import Polygon
 from shapely.ops import unary_union
 
@@ -11,12 +12,12 @@ from tpsrl.robot.fetch import BASE_RADIUS
 from tpsrl.scenes import geometry
 from tpsrl.scenes.description import Apartment, Layout
 
-CELL = 0.05
+CELL = 0.04
 REACH = 0.85
 """How far from the base's centre the cup touches things on any receptacle, m (conservative)."""
 
 FRONT_CLEARANCE = 1.2
-CORRIDOR = 1.0
+CORRIDOR = 1.0 - CELL
 """Width of the way into every part of the apartment that is wider than that, m."""
 
 MAIN_ISLAND = 0.985
@@ -107,9 +108,7 @@ class LayoutCheck:
     def _unreached(self, name: str, box: geometry.OrientedBox, island: np.ndarray) -> list[str]:
         grid = np.array([[x, y, -1.0] for x in (-1, 0, 1) for y in (-1, -0.5, 0, 0.5, 1)])
         targets = (box.center + (grid * box.half_size) @ box.rotation.T)[:, :2]
-        free = self.points[island]
-        far = [np.linalg.norm(free - t, axis=1).min() for t in targets]
-        worst = float(np.max(far))
+        worst = float(np.max(cKDTree(self.points[island]).query(targets)[0]))
         return [f"{name}: {worst:.2f} m from free space"] if worst > REACH else []
 
     def _in_front(self, piece: str, low: float, high: float, depth: float) -> Polygon:

@@ -129,12 +129,12 @@ _SPOTS: tuple[Mapping[str, tuple[Spot, ...]], ...] = (
     {
         "kitchen_counter": (_against("kitchen_counter", "north", -2.95),),
         "fridge": (_against("fridge", "north", -0.75),),
-        "table_01": (_loose(2.6, 1.87, 0), _loose(2.6, 1.87, 90)),
+        "table_01": (_loose(2.62, 1.87, 0, 0.05), _loose(2.62, 1.87, 90, 0.05)),
         "table_02": (_loose(-0.95, -1.25, 90),),
         "sofa": (_against("sofa", "south", -0.95),),
-        "tvstand": (_against("tvstand", "west", -0.4),),
+        "tvstand": (_against("tvstand", "west", -0.65),),
         "chair": (_loose(3.95, -0.65, -135, turn=15), _loose(-3.7, -2.75, 45, turn=15)),
-        "bookshelf": (_against("bookshelf", "east", 0.75), _against("bookshelf", "north", 1.7)),
+        "bookshelf": (_against("bookshelf", "east", 0.75), _against("bookshelf", "west", 1.0)),
         "bed": (_against("bed", "east", -2.6),),
     },
     {
