@@ -291,10 +291,6 @@ def judge(record: SkillRecord, effects: Sequence[Atom], world: World) -> None:
     # Which box an object is in decides about opening, not about success.
     effects = [a for a in effects if a.name not in ("in", "outside")]
     missing = [a for a in effects if not world.holds(a)]
-    if record.skill == "navigate" and record.outcome != "done":
-        # Being within 2 m by chance is not having arrived.
-        record.cause = record.cause or record.outcome
-        return
     if not missing and (effects or record.outcome == "done"):
         record.outcome, record.cause = "success", ""
         return
