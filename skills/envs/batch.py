@@ -1,0 +1,131 @@
+"""A skill in many worlds of one simulator at once, with automatic reset in the same step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import to_device
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from skills.envs.config import EnvConfig, action_space, make_simulator, observation_space
+from skills.envs.worlds import check_options
+from skills.tasks.arrays import Array
+from skills.tasks.state import Outcome
+from tpsrl.sim.door import Simulator
+
+
+class BatchSkillEnv(VectorEnv):
+    """Gymnasium's vector interface over a simulator with several worlds.
+
+    Arrays are those of the engine: NumPy on the CPU, torch tensors on the GPU. Where an episode
+    ends its world is reset in the same step; ``info["final_obs"]`` then holds the last
+    observations of all worlds as they were before the reset, and ``info["_final_obs"]`` (n,) bool
+    says where they count. ``info["cause"]`` holds indices into ``skills.tasks.state.CAUSES``.
+
+    Args:
+        skill: as for :class:`~skills.envs.single.SkillEnv`.
+        num_envs: worlds; ignored if a simulator is given.
+        render_mode: ``"rgb_array"`` or ``None``.
+        simulator: instead of an engine of its own; it then stays open on ``close``.
+        config: fields of :class:`~skills.envs.config.EnvConfig`.
+
+    Raises:
+        UserError: an argument is wrong.
+    """
+
+    metadata = {  # noqa: RUF012
+        "render_modes": ["rgb_array"],
+        "render_fps": 30,
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+
+    def __init__(
+        self,
+        skill: str,
+        num_envs: int = 1,
+        *,
+        render_mode: str | None = None,
+        simulator: Simulator | None = None,
+        **config: Any,
+    ) -> None:
+        self.skill, self.config, self.render_mode = skill, EnvConfig(**config), render_mode
+        task = self.config.task(skill)
+        self._own = simulator is None
+        depth = self.config.depth
+        self.sim = make_simulator(num_envs, depth) if simulator is None else simulator
+        self.num_envs = self.sim.num_envs
+        self.single_observation_space = observation_space(task, depth)
+        self.single_action_space = action_space(task)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._seeds: list[np.random.Generator] = []
+        try:
+            self.worlds = self.config.worlds(skill, self.sim)
+        except Exception:
+            self.close()
+            raise
+
+    def reset(
+        self,
+        *,
+        seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Begin an episode in every world; world ``i`` is seeded with ``seed + i``.
+
+        World ``i`` then has the episodes of a ``SkillEnv`` reset with ``seed + i``.
+        """
+        check_options(options, ())
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        if seed is not None or not self._seeds:
+            self._seeds = [np.random.default_rng(s) for s in self._spread(seed)]
+        everyone = list(range(self.num_envs))
+        self.worlds.start(everyone, self._draw(everyone))
+        return self.worlds.observe(), self._info(None)
+
+    def step(self, actions: Array) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:  # type: ignore[override]
+        """Carry out (n, size) actions in [-1, 1]."""
+        outcome = self.worlds.step(actions)
+        info = self._info(outcome)
+        done = outcome.terminated | outcome.truncated
+        observation = self.worlds.observe()
+        if bool(done.any()):
+            info["final_obs"], info["_final_obs"] = observation, done
+            ended = [int(i) for i in np.flatnonzero(_host(done))]
+            self.worlds.start(ended, self._draw(ended))
+            observation = self.worlds.observe()
+        return observation, outcome.reward, outcome.terminated, outcome.truncated, info
+
+    def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore[override]
+        """Return one picture a world."""
+        if self.render_mode != "rgb_array":
+            return None
+        return tuple(self.sim.render("third_person", env_id=i) for i in range(self.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the engine if it is this environment's own."""
+        if self._own:
+            self.sim.close()
+
+    def _spread(self, seed: int | list[int | None] | None) -> list[int | None]:
+        if isinstance(seed, int):
+            return [seed + i for i in range(self.num_envs)]
+        return [None] * self.num_envs if seed is None else list(seed)
+
+    def _draw(self, env_ids: list[int]) -> list[int]:
+        return [int(self._seeds[i].integers(2**31)) for i in env_ids]
+
+    def _info(self, outcome: Outcome | None) -> dict[str, Any]:
+        assert self.worlds.view is not None
+        state = self.worlds.view.state
+        info: dict[str, Any] = {"force": state.force, "force_sum": state.force_sum}
+        if outcome is not None:
+            info |= {"success": outcome.success, "cause": outcome.cause, **outcome.metrics}
+        return info
+
+
+def _host(mask: Array) -> np.ndarray:
+    """Return an array of the engine as a NumPy array."""
+    return np.asarray(to_device(mask, "cpu"))

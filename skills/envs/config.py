@@ -1,0 +1,172 @@
+"""What the arguments of ``gymnasium.make`` mean, and the parts they are turned into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from skills.envs.worlds import SkillWorlds
+from skills.tasks.base import Task
+from skills.tasks.catalog import Actions, Contract, make_task
+from skills.tasks.handoff import HandoffStart, read_starts
+from skills.tasks.sensors import DEPTH, SIZES
+from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError, nearest
+from tpsrl.sim.door import Simulator
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """Arguments of a skill environment.
+
+    Attributes:
+        depth: pixels of the square depth picture; ``None`` leaves ``head_depth`` out.
+        actions: ``"full"``, or ``"restricted"``: no base movement in manipulation skills.
+        contract: ``"fixed"``, or ``"parity"`` with the quirks of habitat-lab.
+        episodes: episode file; ``None`` takes the set that ships for the skill's scenario.
+        split: of the shipped set: ``"train"``, ``"val"`` or ``"test"``.
+        start: ``"generated"``, or ``"handoff"`` from the file ``handoff``.
+        handoff: file of start states (:mod:`skills.tasks.handoff`).
+        handoff_fraction: share of the episodes that begin at hand-off starts.
+        spawn: ``"hab"``, ``"near"``, or ``"auto"``: ``"near"`` where actions are restricted.
+        sensors: observations instead of the contract's.
+        options: fields of the task to override, e.g. ``{"horizon": 500}``.
+    """
+
+    depth: int | None = 128
+    actions: Actions = "full"
+    contract: Contract = "fixed"
+    episodes: str | Path | None = None
+    split: str = "train"
+    start: Literal["generated", "handoff"] = "generated"
+    handoff: str | Path | None = None
+    handoff_fraction: float = 1.0
+    spawn: Literal["auto", "hab", "near"] = "auto"
+    sensors: tuple[str, ...] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def task(self, skill: str) -> Task:
+        """Return the task.
+
+        Raises:
+            UserError: unknown sensor or option.
+        """
+        options = dict(self.options)
+        if self.sensors is not None:
+            options["sensors"] = tuple(self.sensors)
+        task = make_task(skill, contract=self.contract, actions=self.actions, options=options)
+        for name in task.sensors:
+            if name != DEPTH and name not in SIZES:
+                raise UserError(f"unknown sensor '{name}'{nearest(name, [*SIZES, DEPTH])}")
+        if self.depth is None:
+            kept = tuple(name for name in task.sensors if name != DEPTH)
+            task = make_task(
+                skill,
+                contract=self.contract,
+                actions=self.actions,
+                options={**options, "sensors": kept},
+            )
+        return task
+
+    def worlds(self, skill: str, sim: Simulator) -> SkillWorlds:
+        """Return the worlds of the environment.
+
+        Raises:
+            UserError: there are no episodes or start states.
+        """
+        spawn = self.spawn
+        if spawn == "auto":
+            spawn = "near" if self.actions == "restricted" else "hab"
+        if spawn not in ("hab", "near"):
+            raise UserError(f"spawn='{spawn}' is unknown; use 'auto', 'hab' or 'near'.")
+        starts, fraction = self._starts(skill)
+        task = self.task(skill)
+        path = None if fraction >= 1.0 else find_episodes(task.scenario, self.split, self.episodes)
+        return SkillWorlds(
+            task,
+            sim,
+            () if path is None else _load(path),
+            spawn=spawn,
+            starts=starts,
+            handoff_fraction=fraction,
+        )
+
+    def _starts(self, skill: str) -> tuple[list[HandoffStart], float]:
+        if self.start not in ("generated", "handoff"):
+            raise UserError(f"start='{self.start}' is unknown; use 'generated' or 'handoff'.")
+        if self.start == "generated":
+            return [], 0.0
+        if self.handoff is None:
+            raise UserError("start='handoff' needs handoff=FILE, a file of start states.")
+        starts = [s for s in read_starts(self.handoff) if s.call.skill == skill]
+        if not starts:
+            raise UserError(f"{self.handoff}: no start state of the skill '{skill}'.")
+        return starts, float(self.handoff_fraction)
+
+
+def find_episodes(scenario: str, split: str, path: str | Path | None) -> Path:
+    """Return the episode file to use.
+
+    Raises:
+        UserError: nothing ships for this split.
+    """
+    if path is not None:
+        return Path(path)
+    from tpsrl import episodes
+
+    folder = Path(next(iter(episodes.__path__))) / "data"
+    wanted = folder / f"{scenario}_{split}.json.gz"
+    if wanted.exists():
+        return wanted
+    substitute = folder / f"{scenario}_val.json.gz"
+    hint = f"'tpsrl episodes scenario={scenario} split={split}' makes more"
+    if split != "train" or not substitute.exists():
+        raise UserError(f"no {split} episodes of '{scenario}' ship with tpsrl; {hint}.")
+    gymnasium.logger.warn(
+        f"no train episodes of '{scenario}' ship with tpsrl, its val episodes are used: fine for"
+        f" a first look, not for training; {hint}, pass their file as episodes=FILE."
+    )
+    return substitute
+
+
+@lru_cache(maxsize=8)
+def _load(path: Path) -> tuple[Episode, ...]:
+    from tpsrl.episodes.habitat_json import load_episodes
+
+    episodes = load_episodes(path).episodes
+    if not episodes:
+        raise UserError(f"{path}: the file holds no episode; generate some.")
+    return episodes
+
+
+def make_simulator(num_envs: int, depth: int | None) -> Simulator:
+    """Return the default engine."""
+    from tpsrl.sim.mujoco.engine import MujocoSimulator
+
+    return MujocoSimulator(num_envs, depth=depth)
+
+
+def observation_space(task: Task, depth: int | None) -> spaces.Dict:
+    """Return the space of one world's observations."""
+    found: dict[str, spaces.Space] = {}
+    for name in task.sensors:
+        if name == DEPTH:
+            assert depth is not None
+            found[name] = spaces.Box(0.0, 1.0, (depth, depth, 1), np.float32)
+        elif name == "is_holding":
+            found[name] = spaces.Box(0.0, 1.0, (1,), np.float32)
+        else:
+            found[name] = spaces.Box(-np.inf, np.inf, (SIZES[name],), np.float32)
+    return spaces.Dict(found)
+
+
+def action_space(task: Task) -> spaces.Box:
+    """Return the space of one world's flat action."""
+    return spaces.Box(-1.0, 1.0, (task.layout.size,), np.float32)

@@ -1,0 +1,178 @@
+"""One task in all worlds of a simulator: what the single and the batched environment share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from skills.tasks.arrays import Array, merge_rows
+from skills.tasks.base import Progress, Task
+from skills.tasks.goals import goal_for_call
+from skills.tasks.handoff import HandoffStart, apply_start
+from skills.tasks.sensors import DEPTH, observe
+from skills.tasks.starts import NoStartError, Spawn, draw_start
+from skills.tasks.state import GoalRow, Outcome, View, stack_goals
+from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError
+from tpsrl.sim.door import DistanceField, Simulator
+
+_EPISODE_TRIES = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where an episode comes from: enough to repeat it with ``options={"seed": ...}``.
+
+    Attributes:
+        episode_id: of the file.
+        layout: of the furniture.
+        seed: of everything random in the start state.
+    """
+
+    episode_id: str
+    layout: str
+    seed: int
+
+
+class SkillWorlds:
+    """Starts, steps and judges a task in every world of a simulator.
+
+    Args:
+        task: the skill's contract.
+        sim: the simulator.
+        episodes: drawn uniformly.
+        spawn: see :func:`skills.tasks.starts.draw_start`.
+        starts: hand-off starts of this skill.
+        handoff_fraction: probability that an episode begins at one of ``starts``.
+
+    Raises:
+        UserError: there is nothing to start from.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        sim: Simulator,
+        episodes: Sequence[Episode],
+        *,
+        spawn: Spawn = "hab",
+        starts: Sequence[HandoffStart] = (),
+        handoff_fraction: float = 0.0,
+    ) -> None:
+        if not episodes and (not starts or handoff_fraction < 1.0):
+            raise UserError(f"the skill '{task.name}' has no episodes to start from.")
+        self.task, self.sim, self.episodes = task, sim, list(episodes)
+        self.starts, self.handoff_fraction = list(starts), handoff_fraction
+        self.spawn: Spawn = spawn
+        self.origins = [Origin("", "", 0)] * sim.num_envs
+        self._rows = [GoalRow()] * sim.num_envs
+        self._fields: list[DistanceField | None] = [None] * sim.num_envs
+        self._progress: Progress | None = None
+        self.view: View | None = None
+
+    def start(self, env_ids: Sequence[int], seeds: Sequence[int]) -> None:
+        """Begin episodes in some worlds, each decided by its seed alone.
+
+        Raises:
+            UserError: no start state was found in many episodes.
+        """
+        for env_id, seed in zip(env_ids, seeds, strict=True):
+            self._rows[env_id] = self._start_one(env_id, int(seed))
+            self._fields[env_id] = self._field(env_id)
+        self._look()
+        assert self.view is not None
+        begun = self.task.begin(self.view)
+        if self._progress is None:
+            self._progress = begun
+        else:
+            chosen = np.zeros(self.sim.num_envs, dtype=bool)
+            chosen[list(env_ids)] = True
+            like = self.view.state.base_pose
+            mask = array_namespace(like).asarray(chosen, device=device(like))
+            self._progress = merge_rows(self._progress, begun, mask)
+
+    def step(self, actions: Array) -> Outcome:
+        """Carry out (n, ``task.layout.size``) actions in [-1, 1] and judge what follows."""
+        assert self.view is not None and self._progress is not None
+        robot, stop = self.task.robot_action(self.view, actions)
+        self.sim.step(robot)
+        self._look(fresh=False)
+        self._progress, outcome = self.task.step(self.view, self._progress, stop)
+        return outcome
+
+    def observe(self) -> dict[str, Array]:
+        """Return the observations of all worlds, (n, ...) float32."""
+        assert self.view is not None
+        seen = observe(self.view, self.task.sensors)
+        if DEPTH in self.task.sensors:
+            seen[DEPTH] = self.sim.depth()
+        return seen
+
+    def _look(self, fresh: bool = True) -> None:
+        state = self.sim.state()
+        if fresh or self.view is None:
+            goal = stack_goals(self._rows, state.base_pose)
+        else:
+            goal = self.view.goal
+        self.view = View(state, goal, self._geodesic(state.base_pose))
+
+    def _geodesic(self, pose: Array) -> Array | None:
+        if not self.task.needs_geodesic:
+            return None
+        places = np.asarray(pose)[:, :2]
+        # Worlds that have not begun yet have no field.
+        values = [
+            0.0 if field is None else float(field.distance(place))
+            for field, place in zip(self._fields, places, strict=True)
+        ]
+        return array_namespace(pose).asarray(np.array(values), device=device(pose))
+
+    def _field(self, env_id: int) -> DistanceField | None:
+        if not self.task.needs_geodesic:
+            return None
+        row = self._rows[env_id]
+        goal = row.position if self.task.needs_geodesic == "goal" else row.start_pose
+        return self.sim.scene(env_id).navigation.distance_field(goal[None, :2])
+
+    def _start_one(self, env_id: int, seed: int) -> GoalRow:
+        rng = np.random.default_rng([seed, 0])
+        if self.starts and rng.random() < self.handoff_fraction:
+            start = self.starts[int(rng.integers(len(self.starts)))]
+            apply_start(self.sim, env_id, start, seed)
+            self._note(env_id, start.episode, seed)
+            return goal_for_call(self.task, self.sim, env_id, start.call)
+        reason = ""
+        for _ in range(_EPISODE_TRIES):
+            episode = self.episodes[int(rng.integers(len(self.episodes)))]
+            try:
+                row = draw_start(
+                    self.task, self.sim, env_id, episode, int(rng.integers(2**31)), self.spawn
+                )
+            except NoStartError as error:
+                reason = f"{error} (episode '{episode.episode_id}')"
+                continue
+            self._note(env_id, episode, seed)
+            return row
+        raise UserError(
+            f"the skill '{self.task.name}' found no start state in {_EPISODE_TRIES} episodes;"
+            f" the last one: {reason}; use other episodes."
+        )
+
+    def _note(self, env_id: int, episode: Episode, seed: int) -> None:
+        self.origins[env_id] = Origin(episode.episode_id, episode.layout, seed)
+
+
+def check_options(options: Mapping[str, Any] | None, known: Sequence[str]) -> Mapping[str, Any]:
+    """Return reset options.
+
+    Raises:
+        UserError: an option is unknown.
+    """
+    for key in options or {}:
+        if key not in known:
+            raise UserError(f"reset has no option '{key}'; known: {', '.join(known)}")
+    return options or {}

@@ -1,0 +1,138 @@
+"""Open and Close of drawers and doors (habitat-lab ``ArtObjReward``, ``ArtObjSuccess``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skills.tasks.arrays import Array, change
+from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.state import View
+
+
+@dataclass(frozen=True)
+class ArticulatedProgress(Progress):
+    """What is remembered from the last step.
+
+    Attributes:
+        joint: (n,) distance of the joint from its wanted position, m or rad.
+        handle: (n,) end effector to handle, m.
+        rest: (n,) end effector to its resting position, m.
+        held: (n,) bool, something was held.
+        grasped: (n,) bool, the handle has been grasped in this episode.
+        reached: (n,) bool, the joint has been where it is wanted in this episode.
+    """
+
+    joint: Array
+    handle: Array
+    rest: Array
+    held: Array
+    grasped: Array
+    reached: Array
+
+
+@dataclass(frozen=True)
+class ArticulatedTask(Task[ArticulatedProgress]):
+    """Bring a joint to a position, let go, return to the resting position and stop.
+
+    Attributes:
+        joint_name: furniture joint.
+        marker_name: handle of it.
+        start: (2,) least and most joint position at the start, m or rad.
+        goal: wanted joint position.
+        absolute: True: it must be within ``joint_threshold`` of the goal; False: at most that
+            much below it.
+        joint_threshold: m or rad.
+        spawn_frame: ``"marker"`` or ``"furniture"``.
+        spawn_x, spawn_y: where the base starts in that frame, before shrinking, m.
+        spawn_scale: the rectangle is shrunk by this about its centre.
+        suction: whether the grip command is obeyed.
+        joint_reward: per m or rad towards the goal.
+        reached_reward: when the joint first is where it is wanted.
+        grasp_reward: when the handle is first grasped.
+        handle_reward: per metre towards the handle while nothing is held.
+        rest_reward: per metre towards the resting position once the joint is where it is wanted.
+        wrong_penalty: when anything else is grasped; ends the episode.
+        rest_threshold: farthest end effector from its resting position at success, m.
+    """
+
+    joint_name: str = ""
+    marker_name: str = ""
+    start: tuple[float, float] = (0.0, 0.0)
+    goal: float = 0.0
+    absolute: bool = True
+    joint_threshold: float = 0.05
+    spawn_frame: str = "marker"
+    spawn_x: tuple[float, float] = (0.8, 0.95)
+    spawn_y: tuple[float, float] = (-0.35, 0.35)
+    spawn_scale: float = 0.2
+    suction: bool = True
+    joint_reward: float = 10.0
+    reached_reward: float = 5.0
+    grasp_reward: float = 0.0
+    handle_reward: float = 1.0
+    rest_reward: float = 1.0
+    wrong_penalty: float = 5.0
+    rest_threshold: float = 0.15
+
+    def begin(self, view: View) -> ArticulatedProgress:
+        """See :meth:`Task.begin`."""
+        return ArticulatedProgress(
+            **self.start_fields(view),
+            joint=self._error(view),
+            handle=view.marker_distance,
+            rest=view.rest_distance,
+            held=view.holds,
+            grasped=self.never(view),
+            reached=self.never(view),
+        )
+
+    def grip(self, view: View, command: Array) -> Array:
+        """Without suction nothing is ever grasped."""
+        return command if self.suction else view.xp.full_like(command, -1.0)
+
+    def advance(self, view: View, progress: ArticulatedProgress, stop: Array) -> Advance:
+        """See :meth:`Task.advance`."""
+        xp, state = view.xp, view.state
+        error, there = self._error(view), self._there(view)
+        taken = view.holds & ~progress.held
+        right = taken & (state.held_marker >= 0) & (state.held_marker == view.goal.marker)
+        wrong = taken & ~right
+        moved = xp.where(there, 0.0, change(xp, progress.joint, error))
+        rested = xp.where(there, change(xp, progress.rest, view.rest_distance), 0.0)
+        near = change(xp, progress.handle, view.marker_distance)
+        near = xp.where(there | view.holds, 0.0, near)
+        reward = (
+            self.joint_reward * moved
+            + self.rest_reward * rested
+            + self.handle_reward * near
+            + self.reached_reward * (there & ~progress.reached)
+            + self.grasp_reward * (right & ~progress.grasped)
+            - self.wrong_penalty * wrong
+        )
+        success = there & ~view.holds & (view.rest_distance < self.rest_threshold) & stop
+        return Advance(
+            {
+                "joint": error,
+                "handle": view.marker_distance,
+                "rest": view.rest_distance,
+                "held": view.holds,
+                "grasped": progress.grasped | right,
+                "reached": progress.reached | there,
+            },
+            reward,
+            success,
+            {"wrong_grasp": wrong, "hold_violation": state.hold_violation, "stop": stop},
+            {
+                "joint_error": error,
+                "marker_distance": view.marker_distance,
+                "rest_distance": view.rest_distance,
+            },
+        )
+
+    def _error(self, view: View) -> Array:
+        return view.xp.abs(view.joint_pos - view.goal.joint_goal)
+
+    def _there(self, view: View) -> Array:
+        if self.absolute:
+            return self._error(view) < self.joint_threshold
+        return view.joint_pos > view.goal.joint_goal - self.joint_threshold

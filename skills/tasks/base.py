@@ -1,0 +1,236 @@
+"""What all tasks share: parameters, actions, force and time, and the order of reward terms."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from array_api_compat import device
+
+from skills.tasks.arrays import Array, full_like_rows
+from skills.tasks.state import CAUSE, Outcome, View
+
+
+@dataclass(frozen=True)
+class ActionLayout:
+    """Which parts of the robot a flat action moves, in this order; all values in [-1, 1].
+
+    Attributes:
+        arm: seven target changes.
+        grip: >= 0 grasps, < 0 releases.
+        base: forward and turn.
+        stop: > 0 ends the episode.
+    """
+
+    arm: bool = True
+    grip: bool = True
+    base: bool = True
+    stop: bool = False
+
+    @property
+    def size(self) -> int:
+        """Length of the flat action."""
+        return 7 * self.arm + self.grip + 2 * self.base + self.stop
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How an episode stands, beside the state; tasks add what they must remember.
+
+    Attributes:
+        steps: (n,) int64, steps of the task.
+        force_sum: (n,) float64, accumulated force at the last step, N.
+    """
+
+    steps: Array
+    force_sum: Array
+
+
+P = TypeVar("P", bound=Progress)
+
+
+@dataclass
+class Advance:
+    """What a task computes itself in a step, before force, time and success are added.
+
+    Attributes:
+        memory: new values of the task's own ``Progress`` fields.
+        reward: (n,) shaped reward.
+        success: (n,) bool.
+        ends: cause -> (n,) bool; the first that applies is reported.
+        metrics: name -> (n,).
+    """
+
+    memory: dict[str, Array]
+    reward: Array
+    success: Array
+    ends: dict[str, Array] = field(default_factory=dict)
+    metrics: dict[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Task(ABC, Generic[P]):
+    """A skill's contract as pure functions of batched state.
+
+    Attributes:
+        name: of the skill.
+        sensors: names of the observations.
+        layout: of the flat action.
+        horizon: most steps of an episode.
+        scenario: whose episodes it is trained on.
+        slack_reward: added in every step.
+        success_reward: added at success.
+        end_on_success: whether success ends the episode.
+        force_penalty: reward lost per newton of accumulated force.
+        max_force_penalty: most of it in a step.
+        max_force_sum, max_force: limits that end the episode, N; ``None`` for no limit.
+        force_end_penalty: reward lost then.
+        violation_penalty: reward lost when the hold is violated.
+        needs_geodesic: what ``View.geodesic`` measures the distance to: ``""``, ``"goal"`` or
+            ``"start"``.
+        frozen_start: the object is looked for where it lay when the *episode* began, even if the
+            drawer it lies in has been opened since.
+    """
+
+    name: str
+    sensors: tuple[str, ...]
+    layout: ActionLayout
+    horizon: int
+    scenario: str = "rearrange_easy"
+    slack_reward: float = 0.0
+    success_reward: float = 10.0
+    end_on_success: bool = True
+    force_penalty: float = 0.0
+    max_force_penalty: float = 0.0
+    max_force_sum: float | None = None
+    max_force: float | None = None
+    force_end_penalty: float = 0.0
+    violation_penalty: float = 0.0
+    needs_geodesic: str = ""
+    frozen_start: bool = False
+
+    @abstractmethod
+    def begin(self, view: View) -> P:
+        """Return the progress at the start of an episode."""
+
+    @abstractmethod
+    def advance(self, view: View, progress: P, stop: Array) -> Advance:
+        """Compute the task's own part of a step."""
+
+    def grip(self, view: View, command: Array) -> Array:
+        """Return the (n,) grip command that reaches the robot instead of ``command``."""
+        return command
+
+    def robot_action(self, view: View, action: Array) -> tuple[Array, Array]:
+        """Split a flat action.
+
+        Args:
+            view: state before the step.
+            action: (n, ``layout.size``) in [-1, 1].
+
+        Returns:
+            (n, 10) robot action (see ``Simulator.step``) and (n,) bool, whether stop is called.
+        """
+        xp, n = view.xp, action.shape[0]
+        parts, k, where = [], 0, device(action)
+
+        def take(wanted: bool, size: int) -> Any:
+            nonlocal k
+            if not wanted:
+                return xp.zeros((n, size), dtype=action.dtype, device=where)
+            k += size
+            return action[:, k - size : k]
+
+        parts.append(take(self.layout.arm, 7))
+        command = take(self.layout.grip, 1)
+        parts.append(xp.astype(self.grip(view, command[:, 0]), action.dtype)[:, None])
+        parts.append(take(self.layout.base, 2))
+        stop = take(self.layout.stop, 1)[:, 0] > 0
+        return xp.concat(parts, axis=1), stop
+
+    def step(self, view: View, progress: P, stop: Array) -> tuple[P, Outcome]:
+        """Judge one step.
+
+        Args:
+            view: state after the step.
+            progress: before it.
+            stop: (n,) bool, the policy called stop in this step.
+
+        Returns:
+            The new progress, and rewards, ends and metrics.
+        """
+        xp, state = view.xp, view.state
+        result = self.advance(view, progress, stop)
+        ends = dict(result.ends)
+        reward = result.reward + self.slack_reward
+        if self.force_penalty and self.max_force_penalty:
+            lost = self.force_penalty * (state.force_sum - progress.force_sum)
+            reward = reward - xp.clip(lost, 0.0, self.max_force_penalty)
+        if self.violation_penalty:
+            reward = reward - self.violation_penalty * xp.astype(state.hold_violation, reward.dtype)
+        too_strong = self._too_strong(view)
+        if too_strong is not None:
+            ends = {"force": too_strong, **ends}
+            reward = reward - self.force_end_penalty * xp.astype(too_strong, reward.dtype)
+        alive = ~state.diverged
+        success = result.success & alive
+        reward = xp.where(alive, reward + self.success_reward * success, 0.0)
+        if self.end_on_success:
+            ends = {"success": success, **ends}
+        steps = progress.steps + 1
+        outcome = self._outcome(view, reward, success, ends, steps, result.metrics)
+        new = type(progress)(steps=steps, force_sum=state.force_sum, **result.memory)
+        return new, outcome
+
+    def _too_strong(self, view: View) -> Array | None:
+        over = None
+        if self.max_force_sum is not None:
+            over = view.state.force_sum > self.max_force_sum
+        if self.max_force is not None:
+            instant = view.state.force > self.max_force
+            over = instant if over is None else over | instant
+        return over
+
+    def _outcome(
+        self,
+        view: View,
+        reward: Array,
+        success: Array,
+        ends: dict[str, Array],
+        steps: Array,
+        metrics: dict[str, Array],
+    ) -> Outcome:
+        xp, diverged = view.xp, view.state.diverged
+        terminated = diverged & ~diverged
+        cause = xp.zeros_like(steps)
+        for name, mask in ends.items():
+            cause = xp.where(mask & ~terminated, CAUSE[name], cause)
+            terminated = terminated | mask
+        terminated = terminated & ~diverged
+        late = (steps >= self.horizon) & ~terminated
+        cause = xp.where(late, CAUSE["time"], cause)
+        cause = xp.where(diverged, CAUSE["diverged"], cause)
+        return Outcome(reward, success, terminated, late | diverged, cause, metrics)
+
+    def start_fields(self, view: View) -> dict[str, Array]:
+        """Return the common ``Progress`` fields at the start."""
+        state = view.state
+        return {
+            "steps": view.xp.zeros_like(state.held_object),
+            "force_sum": state.force_sum,
+        }
+
+    def nothing(self, view: View) -> Array:
+        """Return (n,) NaN: no distance measured yet."""
+        return full_like_rows(view.xp, view.state.base_pose, float("nan"), view.xp.float64)
+
+    def never(self, view: View) -> Array:
+        """Return (n,) False."""
+        return view.state.diverged & ~view.state.diverged
+
+
+ARM_GRIP_BASE = ActionLayout()
+ARM_GRIP_BASE_STOP = ActionLayout(stop=True)
+BASE_STOP = ActionLayout(arm=False, grip=False, stop=True)
+BASE = ActionLayout(arm=False, grip=False)

@@ -1,0 +1,83 @@
+"""Goals from the present state of a world: what a grounded skill call wants."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from skills.interface import SkillCall
+from skills.tasks.articulated import ArticulatedTask
+from skills.tasks.base import Task
+from skills.tasks.state import GoalRow
+from tpsrl.errors import UserError, nearest
+from tpsrl.sim.door import Simulator
+
+
+def goal_for_call(task: Task, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
+    """Return the goal of a skill that starts in the present state.
+
+    Learned policies use it when a plan calls them; environments when an episode starts.
+
+    Args:
+        task: of the called skill.
+        sim: whose world it is.
+        env_id: which world.
+        call: ``call.target``, ``call.place`` and ``call.joint`` are read.
+
+    Raises:
+        UserError: the call lacks what the skill needs, or names an unknown joint.
+    """
+    row = GoalRow(start_pose=_row(sim.state().base_pose, env_id))
+    if isinstance(task, ArticulatedTask):
+        return _articulated(task, sim, call.joint or task.joint_name, row)
+    if task.name == "navigate" and call.target is None and call.joint is not None:
+        joint, marker = joint_and_marker(sim, call.joint, "")
+        return dataclasses.replace(
+            row, joint=joint, marker=marker, position=_row(sim.state().marker_pos, env_id)[marker]
+        )
+    if call.target is None:
+        raise UserError(f"the skill '{task.name}' was called without a target; give one.")
+    return _object(task, sim, env_id, call, row)
+
+
+def _object(task: Task, sim: Simulator, env_id: int, call: SkillCall, row: GoalRow) -> GoalRow:
+    episode = sim.episode(env_id)
+    assert call.target is not None
+    target = episode.targets[call.target]
+    index = target.object_index
+    if task.frozen_start:
+        start = np.asarray(episode.objects[index].pos, dtype=np.float64)
+    else:
+        start = _row(sim.state().object_pos, env_id)[index]
+    wanted = np.asarray(target.goal_pos, dtype=np.float64)
+    if task.name == "navigate" and call.place != "goal":
+        wanted = start
+    return dataclasses.replace(row, target=index, object_start=start, position=wanted)
+
+
+def _articulated(task: ArticulatedTask, sim: Simulator, name: str, row: GoalRow) -> GoalRow:
+    wanted = task.marker_name if name == task.joint_name else ""
+    joint, marker = joint_and_marker(sim, name, wanted)
+    return dataclasses.replace(row, joint=joint, marker=marker, joint_goal=task.goal)
+
+
+def joint_and_marker(sim: Simulator, joint: str, marker: str) -> tuple[int, int]:
+    """Return the indices of a joint and of its handle, the first one if ``marker`` is empty.
+
+    Raises:
+        UserError: unknown joint or marker, or a joint without a handle.
+    """
+    if joint not in sim.joint_names:
+        raise UserError(f"unknown furniture joint '{joint}'{nearest(joint, sim.joint_names)}")
+    index = sim.joint_names.index(joint)
+    own = [k for k, owner in enumerate(sim.marker_joints) if owner == index]
+    if marker:
+        own = [k for k in own if sim.marker_names[k] == marker]
+    if not own:
+        raise UserError(f"the joint '{joint}' has no handle '{marker}'; choose another joint.")
+    return index, own[0]
+
+
+def _row(values: object, env_id: int) -> np.ndarray:
+    return np.asarray(values)[env_id]

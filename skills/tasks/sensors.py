@@ -1,0 +1,108 @@
+"""Observations by their names in habitat-lab, as functions of a :class:`~skills.tasks.state.View`.
+
+All are float32 of shape (n, size). Depth is not here: the engine renders it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from skills.tasks.arrays import Array, to_base, to_frame, wrap
+from skills.tasks.state import View
+
+DEPTH = "head_depth"
+
+SIZES = {
+    "joint": 7,
+    "is_holding": 1,
+    "ee_pos": 3,
+    "relative_resting_position": 3,
+    "obj_start_sensor": 3,
+    "obj_goal_sensor": 3,
+    "goal_to_agent_gps_compass": 2,
+    "marker_rel_pos": 3,
+    "marker_js": 1,
+    "pointgoal_with_gps_compass": 2,
+    "gps": 2,
+    "compass": 1,
+}
+"""Sensor -> number of values (facts: docs/skill_environments.md)."""
+
+
+def joint(view: View) -> Array:
+    """Arm joint positions, rad."""
+    return view.state.arm_qpos
+
+
+def is_holding(view: View) -> Array:
+    """1 where an object or a handle is held."""
+    return view.holds[:, None]
+
+
+def ee_pos(view: View) -> Array:
+    """End effector in the base frame, m."""
+    return view.ee
+
+
+def relative_resting_position(view: View) -> Array:
+    """Resting position less end effector, base frame, m."""
+    return view.resting
+
+
+def obj_start_sensor(view: View) -> Array:
+    """Where the target lay when the skill began, in the end effector's frame, m."""
+    return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.object_start)
+
+
+def obj_goal_sensor(view: View) -> Array:
+    """Where the target is wanted, in the end effector's frame, m."""
+    return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.position)
+
+
+def goal_to_agent_gps_compass(view: View) -> Array:
+    """Goal in the base frame: distance, m, and bearing, rad, right positive."""
+    distance, bearing = view.heading
+    return view.xp.stack([distance, -bearing], axis=-1)
+
+
+def marker_rel_pos(view: View) -> Array:
+    """Handle in the end effector's frame, m."""
+    return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.marker_pos)
+
+
+def marker_js(view: View) -> Array:
+    """Position of the furniture joint, m or rad."""
+    return view.joint_pos[:, None]
+
+
+def gps(view: View) -> Array:
+    """Base position in the frame of the base at the start, m."""
+    return to_base(view.xp, view.goal.start_pose, view.state.base_pose)[:, :2]
+
+
+def compass(view: View) -> Array:
+    """Base heading against the start, rad, left positive."""
+    turn = view.state.base_pose[:, 2] - view.goal.start_pose[:, 2]
+    return wrap(view.xp, turn)[:, None]
+
+
+_SENSORS: dict[str, Callable[[View], Array]] = {
+    "joint": joint,
+    "is_holding": is_holding,
+    "ee_pos": ee_pos,
+    "relative_resting_position": relative_resting_position,
+    "obj_start_sensor": obj_start_sensor,
+    "obj_goal_sensor": obj_goal_sensor,
+    "goal_to_agent_gps_compass": goal_to_agent_gps_compass,
+    "marker_rel_pos": marker_rel_pos,
+    "marker_js": marker_js,
+    "pointgoal_with_gps_compass": goal_to_agent_gps_compass,
+    "gps": gps,
+    "compass": compass,
+}
+
+
+def observe(view: View, sensors: Sequence[str]) -> dict[str, Array]:
+    """Return the named observations, each (n, size) float32; ``head_depth`` is left out."""
+    xp = view.xp
+    return {k: xp.astype(_SENSORS[k](view), xp.float32) for k in sensors if k != DEPTH}

@@ -1,0 +1,180 @@
+"""Batched state of a task: what is wanted (:class:`Goal`), and how an episode stands (`View`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from skills.tasks.arrays import Array, norm, pick_row, to_base
+from tpsrl.robot import fetch
+from tpsrl.sim.door import SimState
+
+CAUSES = (
+    "",
+    "success",
+    "time",
+    "stop",
+    "wrong_object",
+    "dropped",
+    "wrong_release",
+    "wrong_grasp",
+    "hold_violation",
+    "force",
+    "diverged",
+)
+"""Why an episode ended; outcomes hold the index."""
+CAUSE = {name: index for index, name in enumerate(CAUSES)}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is wanted in each world; fixed during an episode. Unused fields are 0 or -1.
+
+    Attributes:
+        target: (n,) int64, index into the episode's objects.
+        object_start: (n, 3) float64, where that object lay when the skill began.
+        position: (n, 3) float64, where the object or the robot is wanted.
+        joint: (n,) int64, furniture joint.
+        joint_goal: (n,) float64, its wanted position, m or rad.
+        marker: (n,) int64, handle of that joint.
+        start_pose: (n, 3) float64, x, y, yaw of the base when the skill began.
+        scale: (n,) float64, what progress is measured against: the geodesic distance to the goal
+            at the start (PointNav), to the farthest point (Flee), m; reachable cells (Explore).
+    """
+
+    target: Array
+    object_start: Array
+    position: Array
+    joint: Array
+    joint_goal: Array
+    marker: Array
+    start_pose: Array
+    scale: Array
+
+
+@dataclass(frozen=True)
+class GoalRow:
+    """The goal of one world, as start states are drawn; see :class:`Goal`."""
+
+    target: int = -1
+    object_start: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    position: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    joint: int = -1
+    joint_goal: float = 0.0
+    marker: int = -1
+    start_pose: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    scale: float = 0.0
+
+
+def stack_goals(rows: Sequence[GoalRow], like: Array) -> Goal:
+    """Batch goals as arrays of the same kind and on the same device as ``like``."""
+    xp, where = array_namespace(like), device(like)
+    columns = {}
+    for column in dataclasses.fields(Goal):
+        values = np.array([getattr(row, column.name) for row in rows])
+        columns[column.name] = xp.asarray(values, device=where)
+    return Goal(**columns)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one step gave in each world.
+
+    Attributes:
+        reward: (n,) float64.
+        success: (n,) bool.
+        terminated: (n,) bool, the task ended.
+        truncated: (n,) bool, time is up or the physics diverged.
+        cause: (n,) int64, index into :data:`CAUSES`.
+        metrics: name -> (n,) array.
+    """
+
+    reward: Array
+    success: Array
+    terminated: Array
+    truncated: Array
+    cause: Array
+    metrics: dict[str, Array]
+
+
+class View:
+    """A state seen from a goal: derived quantities, each computed at most once.
+
+    Args:
+        state: of the simulator.
+        goal: of the task.
+        geodesic: (n,) geodesic distance of the tasks that need one, m.
+    """
+
+    def __init__(self, state: SimState, goal: Goal, geodesic: Array | None = None) -> None:
+        self.state, self.goal, self.geodesic = state, goal, geodesic
+        self.xp: Any = array_namespace(state.base_pose)
+
+    @cached_property
+    def ee(self) -> Array:
+        """(n, 3) end effector in the base frame."""
+        return to_base(self.xp, self.state.base_pose, self.state.ee_pos)
+
+    @cached_property
+    def resting(self) -> Array:
+        """(n, 3) resting position less end effector, base frame."""
+        rest = self.xp.asarray(fetch.RESTING_POSITION, device=device(self.ee))
+        return rest - self.ee
+
+    @cached_property
+    def rest_distance(self) -> Array:
+        """(n,) end effector to its resting position."""
+        return norm(self.xp, self.resting)
+
+    @cached_property
+    def object_pos(self) -> Array:
+        """(n, 3) centre of the target object in the world."""
+        return pick_row(self.xp, self.state.object_pos, self.goal.target)
+
+    @cached_property
+    def object_distance(self) -> Array:
+        """(n,) end effector to target object."""
+        return norm(self.xp, self.object_pos - self.state.ee_pos)
+
+    @cached_property
+    def goal_distance(self) -> Array:
+        """(n,) target object to where it is wanted."""
+        return norm(self.xp, self.object_pos - self.goal.position)
+
+    @cached_property
+    def marker_pos(self) -> Array:
+        """(n, 3) handle in the world."""
+        return pick_row(self.xp, self.state.marker_pos, self.goal.marker)
+
+    @cached_property
+    def marker_distance(self) -> Array:
+        """(n,) end effector to handle."""
+        return norm(self.xp, self.marker_pos - self.state.ee_pos)
+
+    @cached_property
+    def joint_pos(self) -> Array:
+        """(n,) position of the furniture joint, m or rad."""
+        return pick_row(self.xp, self.state.joint_pos, self.goal.joint)
+
+    @cached_property
+    def heading(self) -> tuple[Array, Array]:
+        """(n,) planar distance from base to goal position, and (n,) its bearing, left positive."""
+        local = to_base(self.xp, self.state.base_pose, self.goal.position)
+        bearing = self.xp.atan2(local[:, 1], local[:, 0])
+        return norm(self.xp, local[:, :2]), bearing
+
+    @cached_property
+    def holds(self) -> Array:
+        """(n,) bool, an object or a handle is held."""
+        return (self.state.held_object >= 0) | (self.state.held_marker >= 0)
+
+    @cached_property
+    def holds_target(self) -> Array:
+        """(n,) bool, the target object is held."""
+        return (self.state.held_object >= 0) & (self.state.held_object == self.goal.target)
