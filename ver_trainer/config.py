@@ -156,8 +156,10 @@ class TrainConfig:
 
 
 # A run may be continued with other values of these.
-FREE_ON_RESUME = ("total_steps", "out", "resume", "log", "device", "threads", "collect.max_faults",
-                  "collect.step_timeout", "collect.start_timeout", "collect.worker_nice")  # fmt: skip
+FREE_ON_RESUME = (
+    *("total_steps", "out", "resume", "log", "device", "threads", "collect.max_faults"),
+    *("collect.step_timeout", "collect.start_timeout", "collect.worker_nice"),
+)
 
 
 def load_config(overrides: Iterable[str] = (), **values: Any) -> TrainConfig:
@@ -185,8 +187,8 @@ def load_config(overrides: Iterable[str] = (), **values: Any) -> TrainConfig:
         result = OmegaConf.to_object(config)
     except OmegaConfBaseException as error:
         reason = str(error).splitlines()[0]
-        key = getattr(error, "full_key", None)
-        raise ConfigError(f"the value of '{key}' does not fit: {reason}") from error
+        where = getattr(error, "full_key", None)
+        raise ConfigError(f"the value of '{where}' does not fit: {reason}") from error
     assert isinstance(result, TrainConfig)
     validate(result)
     return result
@@ -207,7 +209,8 @@ def _split(overrides: Iterable[str]) -> tuple[list[Path], list[tuple[str, Any]]]
 
 def _parse(key: str, value: str) -> Any:
     try:
-        return OmegaConf.create(f"value: {value}")["value"] if value else ""
+        parsed: Any = OmegaConf.create(f"value: {value}")
+        return parsed["value"] if value else ""
     except Exception as error:
         raise ConfigError(f"the value of '{key}' is not valid YAML: {value}") from error
 

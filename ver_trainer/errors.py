@@ -23,7 +23,7 @@ class CheckpointError(TrainerError):
     """A checkpoint that is missing, damaged or made for another configuration."""
 
 
-class WorkerFailure(TrainerError):
+class WorkerFailure(TrainerError):  # noqa: N818 - names what happened, like KeyboardInterrupt
     """An environment failed more often than ``collect.max_faults`` allows.
 
     The message ends with the traceback of the environment process.

@@ -102,6 +102,11 @@ class InferencePolicy(nn.Module):
     ``(action, next_state)``.
     """
 
+    low: Tensor
+    high: Tensor
+    centre: Tensor
+    scale: Tensor
+
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         self.policy = policy
@@ -115,7 +120,7 @@ class InferencePolicy(nn.Module):
             self.register_buffer("low", low)
             self.register_buffer("high", high)
             self.register_buffer("centre", torch.where(bounded, (low + high) / 2, 0.0 * bounded))
-            self.register_buffer("half", torch.where(bounded, (high - low) / 2, 1.0))
+            self.register_buffer("scale", torch.where(bounded, (high - low) / 2, 1.0))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """One deterministic step."""
@@ -123,7 +128,7 @@ class InferencePolicy(nn.Module):
         step = self.policy.act(obs, inputs[-1], deterministic=True)
         if not self.continuous:
             return step.action + self.start, step.state
-        action = step.action * self.half + self.centre
+        action = step.action * self.scale + self.centre
         return torch.max(torch.min(action, self.high), self.low), step.state
 
 

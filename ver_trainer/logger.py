@@ -1,4 +1,4 @@
-"""Records of a run: JSON lines always, TensorBoard and Weights & Biases on request, a progress bar."""
+"""Records of a run: JSON lines always, TensorBoard and W&B on request, a progress bar."""
 
 from __future__ import annotations
 

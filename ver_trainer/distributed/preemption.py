@@ -15,7 +15,7 @@ class Preemption(Protocol):
     """Decides during a rollout whether it ends before it is full."""
 
     def begin(self, step_seconds: np.ndarray) -> None:
-        """Called by every rank at the start of a rollout with its mean step times ``[num_envs]``."""
+        """Called by every rank as a rollout starts, with its mean step times ``[num_envs]``."""
 
     def should_end(self, steps: int) -> bool:
         """Whether the rollout, which has ``steps`` complete steps, ends now."""

@@ -7,6 +7,7 @@ spins: the pool sleeps in ``poll`` on one pipe and the workers' sockets.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import select
@@ -94,6 +95,7 @@ class WorkerPool:
         self._worker_of: dict[int, _Worker] = {}  # by row
         self._starting: dict[int, float] = {}
         self._ready: deque[int] = deque()
+        self._checked = time.monotonic()
         self._start_nursery(factory)
         step = options.envs_per_worker
         for first in range(0, self.num_envs, step):
@@ -189,7 +191,8 @@ class WorkerPool:
         self._read_ready()
         for descriptor in broken:
             self._lost(self._workers[descriptor])
-        if not events:
+        if time.monotonic() - self._checked > _TICK:  # also while other workers keep it busy
+            self._checked = time.monotonic()
             self._check_hung()
 
     def _read_ready(self) -> None:
@@ -300,7 +303,5 @@ def _drain(connection: socket.socket, deadline: float) -> None:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

@@ -137,6 +137,7 @@ def rescale_action(spec: ActionSpec, action: np.ndarray) -> np.ndarray:
     """Maps policy actions to the environment's bounds.
 
     Args:
+        spec: the action space.
         action: float array ``[n, size]``; -1 and 1 mean the lower and upper bound where both are
             finite, otherwise the value is passed on unchanged.
 
@@ -145,6 +146,7 @@ def rescale_action(spec: ActionSpec, action: np.ndarray) -> np.ndarray:
     """
     low, high = np.asarray(spec.low, np.float32), np.asarray(spec.high, np.float32)
     bounded = np.isfinite(low) & np.isfinite(high)
-    centre = np.where(bounded, (low + high) / 2, 0).astype(np.float32)
-    half = np.where(bounded, (high - low) / 2, 1).astype(np.float32)
-    return np.clip(action * half + centre, low, high)
+    # Infinite bounds leave a dimension as it is.
+    lower, upper = np.where(bounded, low, -1), np.where(bounded, high, 1)
+    centre, half = (lower + upper) / 2, (upper - lower) / 2
+    return np.clip(action * half + centre, low, high).astype(np.float32)

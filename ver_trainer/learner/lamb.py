@@ -71,7 +71,8 @@ def parameter_groups(module: nn.Module, rho: float, weight_decay: float) -> list
 
     They are recognised by shape (fewer than two axes longer than 1), so no name is missed.
     """
-    scaled, plain = [], []
+    scaled: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
     for parameter in module.parameters():
         axes = sum(size > 1 for size in parameter.shape)
         (scaled if axes >= 2 else plain).append(parameter)

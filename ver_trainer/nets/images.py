@@ -28,7 +28,7 @@ class SmallCNN(nn.Sequential):
         for module in self:
             if isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.orthogonal_(module.weight, math.sqrt(2))
-                nn.init.zeros_(module.bias)
+                nn.init.constant_(module.bias, 0.0)  # type: ignore[arg-type]
 
 
 class _Block(nn.Module):

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ver_trainer.envs.spaces import EnvSpec
 from ver_trainer.rollout.sequences import Sequences, find_sequences
@@ -128,7 +127,7 @@ class RolloutStorage:
             self.next_value[self.last_row[envs]] = values.float().cpu().numpy()
 
     def drop_episode(self, env: int) -> int:
-        """Removes the unfinished episode of ``env`` from this rollout; returns complete rows lost."""
+        """Removes the unfinished episode of ``env``; returns the number of complete rows lost."""
         open_row, last = self.open_row[env], self.last_row[env]
         row = open_row if open_row >= 0 else last
         if row < 0:

@@ -1,0 +1,115 @@
+"""Two Gloo ranks, and the preemption decider."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.ver_trainer.test_learner import make_learner
+from ver_trainer.distributed.preemption import best_duration
+from ver_trainer.rollout.batch import Rollout
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_ranks(*arguments: str, size: int = 2) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.ver_trainer.rank", *arguments],
+            cwd=ROOT,
+            env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    try:
+        errors = [p.communicate(timeout=120)[1] for p in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert all(p.returncode == 0 for p in processes), "\n".join(errors)
+
+
+def test_two_ranks_have_the_gradient_of_the_joined_batch(tmp_path: Path) -> None:
+    run_ranks("gradient", str(tmp_path))
+    both = [torch.load(tmp_path / f"gradient{rank}.pt") for rank in (0, 1)]
+    learner, _ = make_learner(0, learned_entropy=True, entropy_target=0.1)
+    total, rows = torch.zeros(()), 0
+    for rank in (0, 1):  # the mean over all rows of both ranks, computed in one process
+        _, storage = make_learner(10 + rank)
+        rollout = Rollout(storage, learner.ppo, learner.recurrent)
+        rollout.compute_gae()
+        (batch,) = rollout.mini_batches(1, np.random.default_rng(0))
+        total = total + learner.losses(batch).total * len(batch.rows)
+        rows += len(batch.rows)
+    (total / rows).backward()
+    for a, b, parameter in zip(*both, learner.parameters, strict=True):
+        assert torch.equal(a, b)
+        torch.testing.assert_close(a, parameter.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("scheme", ["ver", "ddppo"])
+@pytest.mark.parametrize("slow", [False, True])
+def test_two_ranks_train_one_policy(scheme: str, slow: bool, tmp_path: Path) -> None:
+    run_ranks("training", str(tmp_path), f"scheme={scheme}", *(["slow"] if slow else []))
+    a, b = (torch.load(tmp_path / f"weights{rank}.pt") for rank in (0, 1))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    steps, _updates = json.loads((tmp_path / "result0.json").read_text())
+    assert json.loads((tmp_path / "result1.json").read_text()) == [steps, _updates]
+    assert steps >= 1024
+    lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(x["collect/steps"] <= 64 for x in lines)
+    for x in lines:  # what is missing was filled with the previous rollout's steps
+        if scheme == "ver" and x["update"] > 1:
+            assert x["learner/stale_fraction"] == pytest.approx(1 - x["collect/steps"] / 64)
+
+
+def brute_force(step_seconds: np.ndarray, quota: int, learn: float) -> float:
+    """Best steps per second over all moments at which some step arrives."""
+    best = 0.0
+    for rank in step_seconds:
+        for seconds in rank:
+            for k in range(1, quota + 1):
+                best = max(best, rate(step_seconds, quota, learn, k * seconds))
+    return best
+
+
+def rate(step_seconds: np.ndarray, quota: int, learn: float, duration: float) -> float:
+    steps = 0
+    for rank in step_seconds:
+        done = sum(int(np.floor(duration / s + 1e-9)) for s in rank)
+        steps += min(done, quota)
+    return steps / (duration + learn)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_decider_against_brute_force(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ranks, envs = rng.integers(1, 5), rng.integers(1, 5)
+    quota = int(envs * rng.integers(2, 12))
+    step_seconds = rng.lognormal(-4, 1.0, (ranks, envs)) * rng.lognormal(0, 0.7, (ranks, 1))
+    learn = float(rng.choice([0.0, 0.01, 0.3]))
+    duration = best_duration(step_seconds, quota, learn)
+    chosen = rate(step_seconds, quota, learn, duration)
+    assert chosen == pytest.approx(brute_force(step_seconds, quota, learn), rel=1e-6)
+
+
+def test_decider_waits_for_equals_and_not_for_stragglers() -> None:
+    equal = np.full((4, 8), 0.01)
+    assert best_duration(equal, 8 * 16, 0.05) == pytest.approx(0.16)
+    straggler = equal.copy()
+    straggler[3] *= 50
+    assert best_duration(straggler, 8 * 16, 0.05) == pytest.approx(0.16)

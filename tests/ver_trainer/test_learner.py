@@ -1,0 +1,234 @@
+"""Optimisers, schedules, entropy coefficient, losses and guards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.ver_trainer.test_sequences import SPEC, ragged_storage
+from ver_trainer.config import NetConfig, OptimConfig, PPOConfig
+from ver_trainer.distributed.group import Group
+from ver_trainer.errors import NonFiniteError
+from ver_trainer.learner.entropy import EntropyCoefficient
+from ver_trainer.learner.lamb import Lamb, parameter_groups, trust_ratio
+from ver_trainer.learner.ppo import PPOLearner
+from ver_trainer.learner.schedule import learning_rate
+from ver_trainer.nets.normalization import RunningNorm
+from ver_trainer.nets.policy import make_policy
+from ver_trainer.rollout.batch import Rollout
+
+
+def make_learner(seed: int = 0, core: str = "lstm", **ppo) -> tuple[PPOLearner, object]:
+    torch.manual_seed(seed)
+    net = NetConfig(mlp=[8], core=core, core_size=6, core_layers=1)
+    policy = make_policy(SPEC, net)
+    storage = ragged_storage(seed, state_size=policy.state_size)
+    storage.obs["obs"][:] = torch.randn(storage.capacity, 3)
+    storage.tensors["action"][:] = torch.randint(0, 3, (storage.capacity,))
+    storage.tensors["log_prob"][:] = -1.1
+    config = PPOConfig(**{"max_grad_norm": 1e9, **ppo})
+    optim = OptimConfig(lr=1e-2)
+    return PPOLearner(policy, config, optim, Group(), np.random.default_rng(0)), storage
+
+
+def test_mini_batches_add_up_to_the_gradient_of_the_whole_rollout() -> None:
+    """Without a core, cutting changes nothing: the mean of part gradients is the full gradient."""
+    learner, storage = make_learner(core="none")
+    rollout = Rollout(storage, learner.ppo, learner.recurrent)
+    rollout.compute_gae()
+
+    def gradient(count: int) -> torch.Tensor:
+        total = torch.zeros(())
+        for batch in rollout.mini_batches(count, np.random.default_rng(1)):
+            learner.modules.zero_grad()
+            loss = learner.losses(batch).total
+            loss.backward()
+            flat = torch.cat([p.grad.reshape(-1) for p in learner.policy.parameters()])
+            total = total + flat / count
+        return total
+
+    torch.testing.assert_close(gradient(1), gradient(4), rtol=1e-4, atol=1e-5)
+
+
+def test_losses_against_formulas() -> None:
+    learner, storage = make_learner(clip=0.2, entropy_coef=0.3, value_coef=0.7)
+    rollout = Rollout(storage, learner.ppo, learner.recurrent)
+    rollout.compute_gae()
+    (batch,) = rollout.mini_batches(1, np.random.default_rng(0))
+    losses = learner.losses(batch)
+    out = learner.policy.evaluate(batch.obs, batch.action, batch.packing)
+    ratio = (out.log_prob - batch.log_prob).exp().detach().numpy()
+    advantage, weight = batch.advantage.numpy(), batch.weight.numpy()
+    gain = np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+    error = (out.value.detach().numpy() - batch.returns.numpy()) ** 2
+    entropy = out.entropy.detach().numpy()
+    expected = -(gain * weight).mean() + 0.7 * 0.5 * (error * weight).mean()
+    expected -= 0.3 * (entropy * weight).mean()
+    assert weight.min() < 1
+    assert losses.total.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_learning_reduces_the_value_error() -> None:
+    learner, storage = make_learner(epochs=1, mini_batches=1)
+    first = learner.update(storage, 0.0)["value_loss"]
+    for _ in range(30):
+        last = learner.update(storage, 0.0)["value_loss"]
+    assert last < 0.5 * first
+    assert learner.updates == 31
+
+
+@pytest.mark.parametrize("target", [0.3, 0.9])
+def test_entropy_coefficient_reaches_its_target(target: float) -> None:
+    """A policy that would become deterministic is held at the target entropy."""
+    torch.manual_seed(0)
+    logits = nn.Parameter(torch.zeros(3))
+    coefficient = EntropyCoefficient(0.01, True, target)
+    optimizer = torch.optim.Adam([logits, *coefficient.parameters()], lr=0.02)
+    reward = torch.tensor([1.0, 0.0, 0.0])
+    history = []
+    for _ in range(4000):
+        log_probs = torch.log_softmax(logits, 0)
+        entropy = -(log_probs.exp() * log_probs).sum()
+        loss = -(log_probs.exp() * reward).sum() - coefficient.value() * entropy
+        optimizer.zero_grad()
+        (loss + coefficient.loss(entropy)).backward()
+        optimizer.step()
+        coefficient.project()
+        history.append(entropy.item())
+    # The multiplier and the policy circle around the saddle point: look at the mean.
+    assert np.mean(history[2000:]) == pytest.approx(target, abs=0.05)
+    assert 1e-4 < coefficient.value().item() < 1
+
+
+def test_entropy_coefficient_keeps_its_bounds() -> None:
+    for entropy, bound in ((10.0, 1e-4), (-10.0, 1.0)):
+        coefficient = EntropyCoefficient(0.01, True, 0.0)
+        optimizer = torch.optim.Adam(coefficient.parameters(), lr=0.5)
+        for _ in range(100):
+            optimizer.zero_grad()
+            coefficient.loss(torch.tensor(entropy)).backward()
+            optimizer.step()
+            coefficient.project()
+        assert coefficient.value().item() == pytest.approx(bound, rel=1e-4)
+
+
+def test_learned_coefficient_changes_and_is_saved() -> None:
+    learner, storage = make_learner(learned_entropy=True, entropy_target=0.1)
+    before = learner.coefficient.value().item()
+    learner.update(storage, 0.0)
+    after = learner.coefficient.value().item()
+    assert after < before  # the entropy is about log 3, above the target
+    other, _ = make_learner(learned_entropy=True, entropy_target=0.1)
+    other.load_state_dict(learner.state_dict())
+    assert other.coefficient.value().item() == after
+
+
+def test_lamb_with_rho_one_is_adamw() -> None:
+    torch.manual_seed(0)
+    a, b = nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.empty(4, 3))
+    b.data.copy_(a.data)
+    lamb = Lamb([a], lr=1e-2, eps=1e-5, weight_decay=0.1, rho=1.0)
+    adamw = torch.optim.AdamW([b], lr=1e-2, eps=1e-5, weight_decay=0.1)
+    for _ in range(5):
+        gradient = torch.randn(4, 3)
+        a.grad, b.grad = gradient, gradient.clone()
+        lamb.step()
+        adamw.step()
+    torch.testing.assert_close(a.data, b.data, rtol=1e-5, atol=1e-6)
+
+
+def test_lamb_trust_ratio() -> None:
+    assert trust_ratio(torch.full((4,), 2.0), torch.full((4,), 1.0), 0.01) == pytest.approx(2.0)
+    assert trust_ratio(torch.full((4,), 1e9), torch.full((4,), 1.0), 0.01) == pytest.approx(5.0)
+    assert trust_ratio(torch.full((4,), 1e-9), torch.ones(4), 0.01) == pytest.approx(0.01)
+    assert trust_ratio(torch.zeros(4), torch.ones(4), 0.01) == pytest.approx(1.0)
+
+
+def test_lamb_groups_separate_norms_and_biases() -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
+    scaled, plain = parameter_groups(module, 0.01, 0.1)
+    assert [p.shape for p in scaled["params"]] == [(4, 3)] and scaled["rho"] == 0.01
+    assert len(plain["params"]) == 3 and plain["rho"] == 1.0 and plain["weight_decay"] == 0.0
+
+
+def test_schedules() -> None:
+    config = OptimConfig(lr=1.0)
+    assert learning_rate(config, 0.0, 1) == pytest.approx(1.0)
+    assert learning_rate(config, 0.5, 1) == pytest.approx(0.5)
+    assert learning_rate(config, 1.0, 1) == pytest.approx(0.0)
+    config = OptimConfig(lr=1.0, schedule="linear", final_lr=0.1, batch_scaling=256)
+    assert learning_rate(config, 0.5, 1024) == pytest.approx(2 * 0.55)
+    config = OptimConfig(lr=1.0, schedule="constant", warmup=0.2)
+    assert learning_rate(config, 0.1, 1) == pytest.approx(0.75)
+
+
+def test_running_norm_merges_batches() -> None:
+    rng = np.random.default_rng(0)
+    parts = [torch.from_numpy(rng.normal(3, 2, (n, 2))).float() for n in (5, 50, 500)]
+    norm = RunningNorm(2)
+    for part in parts:
+        norm.update(part.mean(0), part.var(0, unbiased=False), len(part))
+    everything = torch.cat(parts)
+    torch.testing.assert_close(norm.mean, everything.mean(0), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(norm.var, everything.var(0, unbiased=False), rtol=1e-2, atol=1e-2)
+
+
+def test_advantages_are_normalised() -> None:
+    learner, storage = make_learner(normalize_advantage=True)
+    learner.update(storage, 0.0)
+    advantage = storage.advantage[storage.fresh_rows()]
+    assert advantage.mean() == pytest.approx(0, abs=1e-5)
+    assert advantage.std() == pytest.approx(1, abs=1e-4)
+
+
+def test_nan_in_a_loss_names_the_culprit_and_keeps_the_weights() -> None:
+    learner, storage = make_learner(epochs=1, mini_batches=1)
+    before = [p.clone() for p in learner.policy.parameters()]
+    storage.reward[3] = np.nan
+    with pytest.raises(NonFiniteError, match=r"action and value loss"):
+        learner.update(storage, 0.0)
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.policy.parameters(), strict=True))
+
+
+def test_delayed_gradient_is_the_one_at_the_behaviour_weights() -> None:
+    plain, storage = make_learner(epochs=1, mini_batches=1)
+    behaviour = {n: p.detach().clone() for n, p in plain.policy.named_parameters()}
+    delayed, _ = make_learner(epochs=1, mini_batches=1)
+    delayed.delayed = True
+    with torch.no_grad():
+        for parameter in delayed.policy.parameters():
+            parameter.add_(0.05)
+    moved = [p.detach().clone() for p in delayed.policy.parameters()]
+    plain.update(storage, 0.0)
+    gradients = [p.grad.clone() for p in plain.policy.parameters()]
+    result = delayed.update(storage, 0.0, behaviour)
+    assert result["gradient_asynchrony"] == 1.0
+    for a, b in zip(gradients, delayed.policy.parameters(), strict=True):
+        torch.testing.assert_close(a, b.grad, rtol=1e-4, atol=1e-5)
+    change = [b - a for a, b in zip(moved, delayed.policy.parameters(), strict=True)]
+    largest = max(c.detach().abs().max().item() for c in change)
+    assert 0 < largest < 0.011  # one Adam step with a learning rate of 0.01
+
+
+def test_vtrace_learner_uses_current_values() -> None:
+    learner, storage = make_learner(epochs=1, mini_batches=1)
+    learner.vtrace_correction = True
+    storage.tensors["value"][:] = 1000.0  # stale predictions must not matter
+    learner.update(storage, 0.0)
+    assert np.abs(storage.returns[storage.fresh_rows()]).max() < 100
+
+
+@pytest.mark.parametrize("name", ["adam", "lamb"])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_optimisers_and_precisions_learn(name: str, precision: str) -> None:
+    torch.manual_seed(0)
+    policy = make_policy(SPEC, NetConfig(mlp=[16]), precision)
+    storage = ragged_storage(0, state_size=0)
+    storage.obs["obs"][:] = torch.randn(storage.capacity, 3)
+    storage.tensors["log_prob"][:] = -1.1
+    optim = OptimConfig(name=name, lr=1e-2, weight_decay=0.01)
+    learner = PPOLearner(policy, PPOConfig(), optim, Group(), np.random.default_rng(0))
+    losses = [learner.update(storage, 0.0)["value_loss"] for _ in range(25)]
+    assert losses[-1] < losses[0]
