@@ -104,7 +104,7 @@ def _draw_panel(axis: Any, runs: Sequence[Mapping[str, Any]]) -> None:
     axis.set_xticklabels(labels, rotation=45, ha="right")
     axis.set_ylim(-3, 103)
     axis.grid(axis="y", alpha=0.3)
-    axis.legend(fontsize=8, loc="lower left")
+    axis.legend(fontsize=8)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

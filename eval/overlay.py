@@ -148,8 +148,8 @@ def _paste_depth(
     draw.rectangle((corner[0] - 1, bottom, corner[0] + _INSET, bottom + 17), fill=_BAND)
     edge = (corner[0] - 1, corner[1] - 1, corner[0] + _INSET, bottom + 17)
     draw.rectangle(edge, outline=_WHITE)
-    text = "head depth, white near, black 5 m"
-    draw.text((corner[0] + 3, bottom + 3), text, font=_font(9), fill=_WHITE)
+    text = "head depth, 0 to 5 m"
+    draw.text((corner[0] + 3, bottom + 3), text, font=_font(11), fill=_WHITE)
 
 
 def _draw_result(draw: ImageDraw.ImageDraw, caption: Caption, width: int, height: int) -> None:

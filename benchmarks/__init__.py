@@ -1,0 +1,1 @@
+"""Speed measurements; benchmarks/README.md keeps results with command, commit and date."""
