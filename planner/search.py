@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import networkx as nx
@@ -99,13 +99,8 @@ def find_plan(problem: Problem, max_states: int = MAX_STATES) -> Plan | None:
                 f"No plan for {problem.name} within {max_states} states; "
                 "raise max_states or give fewer goals."
             )
-        for index, action in enumerate(actions):
-            if not action.pre <= state:
-                continue
-            successor = action.apply(state)
-            if successor in closed:
-                continue
-            estimate = bound(successor)
+        for index, action, successor in _successors(actions, state):
+            estimate = bound(successor) if successor not in closed else None
             if estimate is None:
                 continue
             _record(graph, state, successor, action, len(path) + 1)
@@ -113,6 +108,12 @@ def find_plan(problem: Problem, max_states: int = MAX_STATES) -> Plan | None:
             key = (len(path) + 1 + estimate, (*path, index), serial, successor)
             heapq.heappush(queue, key)
     return None
+
+
+def _successors(actions: Sequence[Action], state: State) -> Iterator[tuple[int, Action, State]]:
+    for index, action in enumerate(actions):
+        if action.pre <= state:
+            yield index, action, action.apply(state)
 
 
 def _record(graph: nx.DiGraph, state: State, successor: State, action: Action, depth: int) -> None:
