@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
+from skills.interface import SkillStatus
 from tests.agents.toy import DRAWER, FRIDGE, ToySim, ToySkill, groceries, set_table, tidy_house
 from tpsrl.agents.calls import TpsrlOptions
 from tpsrl.agents.predicates import HabTask
 from tpsrl.agents.tpsrl import TpsrlAgent
 from tpsrl.errors import UserError
-
-ALWAYS = 10**9
 
 
 def run(episode, executor, fate=None, limit=5000, options=None, each_step=None):
@@ -83,6 +82,26 @@ def test_hab_ends_the_episode_when_a_skill_times_out(skill, steps):
     _, report, _ = run(tidy_house(), "hab", once(skill, 0, "hang"))
     last = report.skills[-1]
     assert (last.skill, last.steps, last.outcome) == (skill, steps, "timeout")
+
+
+def test_hab_ends_even_if_the_effects_hold_when_time_is_up():
+    def grasp_and_go_on(sim):
+        sim.grasp(0)
+
+    def fate(name, call, uses):
+        return grasp_and_go_on if name == "pick" else "ok"
+
+    class Endless(ToySkill):
+        def status(self, sim, env_id):
+            return SkillStatus() if self.name == "pick" else super().status(sim, env_id)
+
+    sim, log = ToySim(tidy_house()), []
+    agent = TpsrlAgent(lambda name: Endless(name, fate, log), "hab")
+    agent.reset(sim, 0, sim.episode(), seed=0)
+    while (action := agent.act(sim, 0)) is not None:
+        sim.step(action[None])
+    last = agent.report().skills[-1]
+    assert (last.outcome, last.cause) == ("timeout", "effects hold, but the skill did not end")
 
 
 def test_hab_goes_on_after_an_arm_reset_that_times_out():

@@ -94,6 +94,7 @@ class HabExecutor:
             judge(record, effects, self._world)
             if ended != "done" and step.call.skill not in ("reset_arm", "wait"):
                 record.outcome = ended
+                record.cause = record.cause or "effects hold, but the skill did not end"
                 return None
         if self._position >= len(self._steps):
             self._report.cursor = len(self._actions)
