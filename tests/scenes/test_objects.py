@@ -1,3 +1,4 @@
+import mujoco
 import numpy as np
 import pytest
 
@@ -60,3 +61,35 @@ def test_meshes_are_closed_and_face_outwards(name: str) -> None:
         a, b, c = (shape.vertices[shape.faces[:, k]] for k in range(3))
         assert np.einsum("ij,ij->i", a, np.cross(b, c)).sum() > 0
         assert len(shape.faces) < 200
+
+
+KINDS = {
+    "box": mujoco.mjtGeom.mjGEOM_BOX,
+    "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
+    "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
+    "mesh": mujoco.mjtGeom.mjGEOM_MESH,
+}
+
+
+@pytest.mark.parametrize("name", REARRANGE_EASY_OBJECTS)
+def test_an_object_stays_as_it_is_put(name: str) -> None:
+    kind = object_types()[name]
+    spec = mujoco.MjSpec()
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[1, 1, 0.1])
+    body = spec.worldbody.add_body(pos=[0, 0, kind.half_size[2] + 0.002])
+    body.add_freejoint()
+    solids = [s for s in kind.shapes if s.collide]
+    for k, shape in enumerate(solids):
+        options = {"pos": shape.pos, "quat": shape.quat, "mass": kind.mass / len(solids)}
+        if shape.kind == "mesh":
+            assert shape.vertices is not None and shape.faces is not None
+            mesh = spec.add_mesh(name=f"m{k}")
+            mesh.uservert, mesh.userface = shape.vertices.ravel(), shape.faces.ravel()
+            options["meshname"] = mesh.name
+        body.add_geom(type=KINDS[shape.kind], size=shape.size, **options)
+    model = spec.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_step(model, data, nstep=int(2.0 / model.opt.timestep))
+    assert data.qpos[:2] == pytest.approx([0.0, 0.0], abs=0.005)
+    assert data.qpos[2] == pytest.approx(kind.half_size[2], abs=0.003)
+    assert abs(data.qpos[3]) > np.cos(np.radians(4) / 2)

@@ -72,6 +72,10 @@ _FRUIT: dict[str, tuple[float, float, Rgba]] = {
 """Diameter, m; mass, kg; colour. Spheres."""
 
 
+_SIDES = 12
+"""Corners of a fruit's cross-section."""
+
+
 def _can(name: str) -> ObjectType:
     diameter, height, mass, rgba = _CANS[name]
     radius = diameter / 2
@@ -115,17 +119,31 @@ def _lathe(profile: list[tuple[float, float]], sides: int) -> tuple[np.ndarray, 
     return np.concatenate(rings), np.array(faces, dtype=np.int32)
 
 
-def _solid(
-    name: str, profile: list[tuple[float, float]], mass: float, rgba: Rgba, *, lying: bool = False
-) -> ObjectType:
-    """A mesh of revolution about z, or about x when it is ``lying``."""
-    vertices, faces = _lathe(profile, 12)
-    if lying:
-        vertices = vertices[:, [2, 0, 1]]
+def _rest_slope(profile: list[tuple[float, float]]) -> float:
+    """Return the slope of the cone on which a convex solid of revolution comes to rest."""
+    slices = np.linspace(profile[0][1], profile[-1][1], 400)
+    radius, z = np.array(profile).T
+    weight = np.interp(slices, z, radius) ** 2
+    center = np.sum(weight * slices) / np.sum(weight)
+    slopes = np.diff(radius) / np.diff(z)
+    height = (radius[:-1] + slopes * (center - z[:-1])) / np.sqrt(1 + slopes**2)
+    return float(slopes[int(np.argmin(height))])
+
+
+def _lying(name: str, profile: list[tuple[float, float]], mass: float, rgba: Rgba) -> ObjectType:
+    """Return a solid of revolution about its long axis, lying as it comes to rest."""
+    vertices, faces = _lathe(profile, _SIDES)
+    # A face and not an edge points down, and the published diameter is that across faces.
+    turn = np.pi / _SIDES
+    spin = np.array([[np.cos(turn), np.sin(turn), 0], [-np.sin(turn), np.cos(turn), 0], [0, 0, 1]])
+    vertices = vertices @ spin / [np.cos(turn), np.cos(turn), 1.0]
+    vertices = vertices[:, [2, 0, 1]]
+    tilt = -float(np.arctan(_rest_slope(profile)))
+    c, s = np.cos(tilt), np.sin(tilt)
+    vertices = vertices @ np.array([[c, 0.0, -s], [0.0, 1.0, 0.0], [s, 0.0, c]])
     low, high = vertices.min(axis=0), vertices.max(axis=0)
-    vertices = vertices - (low + high) / 2
     half = tuple(float(v) for v in (high - low) / 2)
-    shape = Shape("mesh", rgba=rgba, vertices=vertices, faces=faces)
+    shape = Shape("mesh", rgba=rgba, vertices=vertices - (low + high) / 2, faces=faces)
     return ObjectType(name, (shape,), mass, half)  # type: ignore[arg-type]
 
 
@@ -245,7 +263,8 @@ def _build() -> dict[str, ObjectType]:
     yellow: Rgba = (0.95, 0.85, 0.20, 1.0)
     green: Rgba = (0.60, 0.75, 0.30, 1.0)
     red: Rgba = (0.85, 0.12, 0.15, 1.0)
-    lemon = [(0.007, -0.034), (0.020, -0.022), (0.027, 0.0), (0.020, 0.022), (0.007, 0.034)]
+    lemon = [(0.007, -0.034), (0.020, -0.024), (0.027, -0.008)]
+    lemon += [(r, -z) for r, z in reversed(lemon)]
     pear = [(0.016, -0.050), (0.032, -0.036), (0.0331, -0.016), (0.024, 0.016), (0.010, 0.050)]
     strawberry = [(0.006, -0.0275), (0.018, -0.008), (0.02195, 0.010), (0.012, 0.0275)]
     objects = [
@@ -256,9 +275,9 @@ def _build() -> dict[str, ObjectType]:
         _mug(),
         _banana(),
         _bleach(),
-        _solid("012_strawberry", strawberry, 0.018, red, lying=True),
-        _solid("014_lemon", lemon, 0.029, yellow, lying=True),
-        _solid("016_pear", pear, 0.049, green, lying=True),
+        _lying("012_strawberry", strawberry, 0.018, red),
+        _lying("014_lemon", lemon, 0.029, yellow),
+        _lying("016_pear", pear, 0.049, green),
     ]
     return {o.name: o for o in sorted(objects, key=lambda o: o.name)}
 
