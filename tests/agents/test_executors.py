@@ -197,6 +197,8 @@ def test_replan_releases_a_wrong_object_and_a_handle():
     assert solved(sim)
     first = next(r for r in report.skills if r.outcome == "failure")
     assert first.cause == "wrong object"
+    position = report.skills.index(first)
+    assert names(report)[position + 1 : position + 4] == ["release", "reset_arm", "navigate"]
 
 
 def test_replan_releases_a_handle_that_stuck():

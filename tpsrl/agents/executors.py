@@ -144,11 +144,11 @@ class ReplanExecutor:
         if last is not None:
             self._settle_account(*last)
         while True:
-            if self._queue:
-                return self._queue.pop(0)
-            loose = self._let_go()
+            loose = self._let_go()  # before the arm is reset, while the thing still lies there
             if loose is not None:
                 return loose
+            if self._queue:
+                return self._queue.pop(0)
             if not self._keep_plan() and not self._make_plan():
                 return None
             if self._plan is None:
