@@ -97,18 +97,18 @@ class LayoutCheck:
 
     def problems_receptacles(self) -> list[str]:
         out = []
-        island, _ = self.islands()
+        free = cKDTree(self.points[self.islands()[0]])
         for name in (r.name for p in self.apartment.furniture for r in p.receptacles):
             if name.startswith(("drawer", "fridge")):
                 continue
             box = geometry.receptacle_box(self.apartment, self.layout, name)
-            out += self._unreached(name, box, island)
+            out += self._unreached(name, box, free)
         return out
 
-    def _unreached(self, name: str, box: geometry.OrientedBox, island: np.ndarray) -> list[str]:
+    def _unreached(self, name: str, box: geometry.OrientedBox, free: cKDTree) -> list[str]:
         grid = np.array([[x, y, -1.0] for x in (-1, 0, 1) for y in (-1, -0.5, 0, 0.5, 1)])
         targets = (box.center + (grid * box.half_size) @ box.rotation.T)[:, :2]
-        worst = float(np.max(cKDTree(self.points[island]).query(targets)[0]))
+        worst = float(np.max(free.query(targets)[0]))
         return [f"{name}: {worst:.2f} m from free space"] if worst > REACH else []
 
     def _in_front(self, piece: str, low: float, high: float, depth: float) -> Polygon:
@@ -138,10 +138,11 @@ class LayoutCheck:
         island, areas = self.islands(tuple(opened))
         if areas[0] < MAIN_ISLAND * areas.sum():
             out.append(f"drawers open: islands of {np.round(areas, 2)} m2")
+        free = cKDTree(self.points[island])
         for receptacle in piece.receptacles:
             if receptacle.link != piece.links[0].name:
                 box = geometry.receptacle_box(self.apartment, self.layout, receptacle.name, 0.45)
-                out += self._unreached(receptacle.name, box, island)
+                out += self._unreached(receptacle.name, box, free)
         return out
 
     def problems_fridge(self) -> list[str]:
@@ -159,8 +160,9 @@ class LayoutCheck:
             island, areas = self.islands((opened,))
             if areas[0] < MAIN_ISLAND * areas.sum():
                 out.append(f"fridge at {angle}: islands of {np.round(areas, 2)} m2")
+            free = cKDTree(self.points[island])
             box = geometry.receptacle_box(self.apartment, self.layout, "fridge_middle")
-            out += [f"fridge at {angle}: {p}" for p in self._unreached("shelf", box, island)]
+            out += [f"fridge at {angle}: {p}" for p in self._unreached("shelf", box, free)]
         return out
 
     def problems(self) -> list[str]:
