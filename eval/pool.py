@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,7 @@ class _Worker:
         self.connection, child = context.Pipe()
         self.process: SpawnProcess = context.Process(target=worker_main, args=(child, spec))
         self.process.daemon = True
-        with _single_threaded():
+        with _start_conditions():
             self.process.start()
         child.close()
         self.job: Job | None = None
@@ -190,12 +191,18 @@ def _receive(connection: Connection) -> Any:
 
 
 @contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Let a process that starts meanwhile use one thread: the workers already fill the cores."""
+def _start_conditions() -> Iterator[None]:
+    """Let a process that starts meanwhile use one thread and never see Ctrl-C.
+
+    The workers already fill the cores. Ctrl-C goes to the whole process group, and a worker that
+    has not yet got as far as ignoring it would print a traceback; a blocked signal is inherited.
+    """
     missing = [name for name in _THREAD_VARIABLES if name not in os.environ]
     os.environ.update(dict.fromkeys(missing, "1"))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for name in missing:
             del os.environ[name]

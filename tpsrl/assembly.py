@@ -163,6 +163,8 @@ def load_scenario_episodes(
     source = data or _SHIPPED / f"{scenario}_{split}.json.gz"
     episodes = load_episodes(source).episodes if data or source.exists() else ()
     _check_scenario(scenario, episodes, source)
+    if data is not None:
+        _check_playable(episodes[:count], source)
     if data is None and len(episodes) < (count or 1):
         if cache is None:
             raise UserError(
@@ -195,6 +197,22 @@ def _check_scenario(scenario: str, episodes: tuple[Episode, ...], source: Path) 
                 f"{source} holds episodes of {episode.scenario}, not of {scenario}; "
                 f"give scenario={episode.scenario}"
             )
+
+
+def _check_playable(episodes: tuple[Episode, ...], source: Path) -> None:
+    """Refuse a foreign file before hours are spent on its good part."""
+    from tpsrl.episodes.validate import validate
+    from tpsrl.scenes.apartment import load_apartment
+    from tpsrl.scenes.objects import object_types
+
+    if not episodes:
+        raise UserError(f"{source} holds no episodes")
+    apartment, types = load_apartment(), object_types()
+    for episode in episodes:
+        try:
+            validate(episode, apartment, types)
+        except UserError as error:
+            raise UserError(f"{source}: {error}") from error
 
 
 def _generated(

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import imageio_ffmpeg
@@ -57,3 +62,42 @@ def test_record_shows_the_episode_that_eval_measured(
     assert f"{row['steps']} steps, {row['replans']} replans" in capsys.readouterr().out
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
     assert frames == row["steps"] // 10 + 1 + 60 and seconds == pytest.approx(frames / 30, abs=0.1)
+
+
+def members(group: int) -> list[int]:
+    """Return the live processes of a process group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_ctrl_c_stops_a_real_run_without_stray_processes(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ["scenario=tidy_house", "episodes=4", "workers=2", f"out={out}"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tpsrl", "eval", *words],
+        cwd=Path(__file__).resolve().parents[2],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 60
+    while len(members(process.pid)) < 3 or not (out / "episodes.jsonl").exists():
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.1)
+    time.sleep(1.0)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and errors.endswith("tpsrl: interrupted\n")
+    assert "Traceback" not in errors
+    end = time.monotonic() + 10
+    while members(process.pid):
+        assert time.monotonic() < end, members(process.pid)
+        time.sleep(0.1)
+    assert json.loads((out / "summary.json").read_text())["complete"] is False
