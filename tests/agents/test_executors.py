@@ -1,5 +1,7 @@
 """Executor logic on a world without physics: orders, time limits, recovery, bounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -188,17 +190,25 @@ def test_replan_puts_an_object_back_to_open_its_closed_goal():
     assert names(report).count("open_fridge") == 1
 
 
-def test_replan_releases_a_wrong_object_and_a_handle():
-    def wrong(sim):
-        sim.grasp(4)
-        sim.handle = 1
-
-    sim, report, _ = run(tidy_house(), "replan", once("pick", 0, wrong))
+def test_replan_releases_a_wrong_object_before_the_arm_moves():
+    tidy = tidy_house()
+    clutter = replace(tidy.objects[0], instance="024_bowl_:0005", pos=np.array([0, 10.2, 0.8]))
+    episode = replace(tidy, objects=(*tidy.objects, clutter))
+    sim, report, _ = run(episode, "replan", once("pick", 0, lambda sim: sim.grasp(5)))
     assert solved(sim)
-    first = next(r for r in report.skills if r.outcome == "failure")
-    assert first.cause == "wrong object"
-    position = report.skills.index(first)
-    assert names(report)[position + 1 : position + 4] == ["release", "reset_arm", "navigate"]
+    assert [r.cause for r in report.skills if r.outcome == "failure"] == ["wrong object"]
+    assert names(report)[2:5] == ["release", "reset_arm", "navigate"]
+
+
+def test_replan_delivers_another_target_that_it_grasped_instead():
+    sim, report, _ = run(tidy_house(), "replan", once("pick", 0, lambda sim: sim.grasp(4)))
+    assert solved(sim)
+    assert report.skills[1].cause == "wrong object"
+    actions = [r.action for r in report.skills if r.skill != "reset_arm"]
+    assert actions[2:4] == [
+        "nav(TARGET_any_targets|4)",
+        "place(any_targets|4, TARGET_any_targets|4)",
+    ]
 
 
 def test_replan_releases_a_handle_that_stuck():
