@@ -3,7 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
-PYTHON ?= $(firstword $(foreach v,3.12 3.11 3.13,$(shell python$(v) -c 'import venv, ensurepip, sys; print(sys.executable)' 2>/dev/null)))
+PYTHON ?= $(firstword $(foreach v,3.11 3.12 3.13,$(shell python$(v) -c 'import venv, ensurepip, sys; print(sys.executable)' 2>/dev/null)))
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
