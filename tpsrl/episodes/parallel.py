@@ -15,6 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,13 @@ def generate(
             write({"index": index, "episode": raw})
             advance()
     episodes = tuple(_episode(done[i]) for i in range(n))
-    provenance = {"scenario": scenario.name, "split": split, "seed": seed, "n": n}
+    provenance = {
+        "scenario": scenario.name,
+        "split": split,
+        "seed": seed,
+        "n": n,
+        "engine": f"mujoco {version('mujoco')}",
+    }
     save_episodes(out, EpisodeSet(episodes, {"config": None, "generator": provenance}))
     partial.unlink()
     return rejections
@@ -148,31 +155,31 @@ def _episode(raw: dict[str, Any]) -> Episode:
 
 def _fingerprint(scenario: Scenario, split: str, seed: int) -> str:
     from tpsrl.scenes.apartment import load_apartment
+    from tpsrl.scenes.objects import object_types
 
     what = json.dumps([asdict(scenario), split, seed], sort_keys=True)
-    return hashlib.sha256((what + repr(load_apartment())).encode()).hexdigest()[:16]
+    scenes = repr(load_apartment()) + repr(sorted(object_types().items()))
+    return hashlib.sha256((what + scenes).encode()).hexdigest()[:16]
 
 
 def _read_partial(path: Path, task: str) -> dict[int, dict[str, Any]]:
     """Episodes made so far; a last line that was cut off is ignored."""
     if not path.exists():
         return {}
-    done: dict[int, dict[str, Any]] = {}
-    with path.open() as file:
-        for number, line in enumerate(file):
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError:
-                break
-            if number == 0:
-                if entry.get("task") != task:
-                    raise UserError(
-                        f"{path}: was left by a run with other settings or scenes; delete it or"
-                        " choose another out="
-                    )
-                continue
-            done[int(entry["index"])] = entry["episode"]
-    return done
+    entries = []
+    for line in path.read_text().splitlines():
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    if len(entries) < 2:
+        return {}
+    if entries[0].get("task") != task:
+        raise UserError(
+            f"{path}: was left by a run with other settings or scenes; delete it or choose"
+            " another out="
+        )
+    return {int(e["index"]): e["episode"] for e in entries[1:]}
 
 
 @contextmanager

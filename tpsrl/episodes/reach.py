@@ -12,7 +12,7 @@ REACH = 0.85
 """Largest horizontal distance from the robot's centre to a thing that it is to handle, m."""
 ARM_WIDTH = 0.14
 """Width of the strip that must be free for the hand and wrist, m."""
-HEADROOM = 0.25
+HEADROOM = 0.5
 """Free height above a thing that is taken from above, m."""
 LIP = 0.2
 """The hand is lifted over edges up to this far above the top of a thing, m."""
