@@ -35,7 +35,7 @@ def run(sim, episode, executor, disturb=None, limit=1500):
 
 @pytest.mark.parametrize("executor", ["hab", "replan"])
 def test_nav_pick_nav_place(sim, executor):
-    results = [run(sim, e, executor) for e in load_shipped("rearrange_easy").episodes[2:6]]
+    results = [run(sim, e, executor) for e in load_shipped("rearrange_easy").episodes[2:5]]
     assert sum(success for success, _, _ in results) >= 2
     for success, ever, report in results:
         if success:
@@ -46,7 +46,7 @@ def test_nav_pick_nav_place(sim, executor):
 
 def test_an_object_taken_out_of_the_hand_is_fetched_again(sim):
     """Carrying begins, then the object is back where it was: only planning again can help."""
-    outcomes = []
+    solved = 0
     for episode in load_shipped("rearrange_easy").episodes[2:6]:
         robbed = []
 
@@ -59,9 +59,11 @@ def test_an_object_taken_out_of_the_hand_is_fetched_again(sim):
                 sim.set_object(index, np.asarray(home.pos), np.asarray(home.quat))
                 robbed.append(True)
 
-        success, _, report = run(sim, episode, "replan", rob, limit=3000)
+        success, _, report = run(sim, episode, "replan", rob)
         if robbed:
             assert "dropped" in [r.cause for r in report.skills]
             assert report.replans >= 1
-        outcomes.append(bool(robbed) and success)
-    assert sum(outcomes) >= 2
+        solved += bool(robbed) and success
+        if solved == 2:
+            return
+    pytest.fail("fewer than two episodes recovered")

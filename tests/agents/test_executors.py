@@ -161,6 +161,23 @@ def test_replan_picks_up_what_was_dropped_on_the_way():
     assert pick[:2] == ["pick(any_targets|0)"] * 2
 
 
+def test_a_drop_within_reach_of_the_goal_is_a_drop():
+    """The robot is within 2 m of the goal, so the navigation's own effect holds."""
+
+    def drop(sim):
+        sim.base[:2] = sim.episode().targets[0].goal_pos[:2]
+        sim.held = -1
+        sim.objects[0] = [3.0, 15.0, 0.0]
+
+    def fate(name, call, uses):
+        carrying = name == "navigate" and call.place == "goal" and call.target == 0
+        return drop if carrying and uses == 0 else "ok"
+
+    sim, report, _ = run(tidy_house(), "replan", fate)
+    assert solved(sim)
+    assert [r.cause for r in report.skills if r.outcome == "failure"] == ["dropped"]
+
+
 def test_replan_opens_a_fridge_that_fell_shut():
     fell = []
 

@@ -22,6 +22,9 @@ from tpsrl.agents.interface import AgentReport, SkillRecord
 from tpsrl.agents.predicates import World, present_problem
 from tpsrl.errors import UserError
 
+DROPPED, WRONG_OBJECT = "dropped", "wrong object"
+"""Causes for which a running skill is cut short."""
+
 
 class Executor(Protocol):
     """Chooses the next skill run from how the last one ended."""
@@ -171,11 +174,11 @@ class ReplanExecutor:
         held = self._world.held()[0]
         if action.label == "pick":
             wanted = self._world.held_target()
-            return "wrong object" if held >= 0 and wanted != step.target else ""
+            return WRONG_OBJECT if held >= 0 and wanted != step.target else ""
         if action.label == "nav" and held < 0:
             following = self._plan.actions[step.index + 1 : step.index + 2]
             if any(a.label == "place" for a in following):
-                return "dropped"
+                return DROPPED
         return ""
 
     def _settle_account(self, step: Step, record: SkillRecord) -> None:
@@ -292,6 +295,8 @@ def judge(record: SkillRecord, effects: Sequence[Atom], world: World) -> None:
     # Which box an object is in decides about opening, not about success.
     effects = [a for a in effects if a.name not in ("in", "outside")]
     missing = [a for a in effects if not world.holds(a)]
+    if record.cause in (DROPPED, WRONG_OBJECT):
+        return  # cut short: near the goal by chance, but with an empty hand
     if not missing and (effects or record.outcome == "done"):
         record.outcome, record.cause = "success", ""
         return
