@@ -9,7 +9,7 @@ from array_api_compat import to_device
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from skills.envs.config import EnvConfig, action_space, make_simulator, observation_space
+from skills.envs.config import EnvConfig, action_space, observation_space
 from skills.envs.worlds import check_options
 from skills.tasks.arrays import Array
 from skills.tasks.state import Outcome
@@ -54,18 +54,14 @@ class BatchSkillEnv(VectorEnv):
         task = self.config.task(skill)
         self._own = simulator is None
         depth = self.config.depth
-        self.sim = make_simulator(num_envs, depth) if simulator is None else simulator
+        self.worlds = self.config.worlds(skill, num_envs, simulator)
+        self.sim = self.worlds.sim
         self.num_envs = self.sim.num_envs
         self.single_observation_space = observation_space(task, depth)
         self.single_action_space = action_space(task)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._seeds: list[np.random.Generator] = []
-        try:
-            self.worlds = self.config.worlds(skill, self.sim)
-        except Exception:
-            self.close()
-            raise
 
     def reset(
         self,

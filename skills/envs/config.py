@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -75,8 +76,13 @@ class EnvConfig:
             )
         return task
 
-    def worlds(self, skill: str, sim: Simulator) -> SkillWorlds:
+    def worlds(self, skill: str, num_envs: int, sim: Simulator | None = None) -> SkillWorlds:
         """Return the worlds of the environment.
+
+        Args:
+            skill: which task.
+            num_envs: worlds of the engine that is made if ``sim`` is ``None``.
+            sim: the simulator to use instead.
 
         Raises:
             UserError: there are no episodes or start states.
@@ -89,10 +95,13 @@ class EnvConfig:
         starts, fraction = self._starts(skill)
         task = self.task(skill)
         path = None if fraction >= 1.0 else find_episodes(task.scenario, self.split, self.episodes)
+        episodes = () if path is None else _load(path)
+        if sim is None:
+            sim = make_simulator(num_envs, self.depth, [*episodes, *(s.episode for s in starts)])
         return SkillWorlds(
             task,
             sim,
-            () if path is None else _load(path),
+            episodes,
             spawn=spawn,
             starts=starts,
             handoff_fraction=fraction,
@@ -146,11 +155,14 @@ def _load(path: Path) -> tuple[Episode, ...]:
     return episodes
 
 
-def make_simulator(num_envs: int, depth: int | None) -> Simulator:
-    """Return the default engine."""
+def make_simulator(num_envs: int, depth: int | None, episodes: Sequence[Episode]) -> Simulator:
+    """Return the default engine with as many bodies as the episodes need, and no more."""
     from tpsrl.sim.mujoco.engine import MujocoSimulator
 
-    return MujocoSimulator(num_envs, depth=depth)
+    pool: Counter[str] = Counter()
+    for episode in episodes:
+        pool |= Counter(item.type for item in episode.objects)
+    return MujocoSimulator(num_envs, depth=depth, pool=dict(sorted(pool.items())))
 
 
 def observation_space(task: Task, depth: int | None) -> spaces.Dict:

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from skills.envs.config import EnvConfig, action_space, make_simulator, observation_space
+from skills.envs.config import EnvConfig, action_space, observation_space
 from skills.envs.worlds import check_options
 from skills.tasks.state import CAUSES, Outcome
 from tpsrl.sim.door import Simulator
@@ -43,15 +43,12 @@ class SkillEnv(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
     ) -> None:
         self.skill, self.config, self.render_mode = skill, EnvConfig(**config), render_mode
         task = self.config.task(skill)
-        self.observation_space = observation_space(task, self.config.depth)
+        space = observation_space(task, self.config.depth)
+        self.observation_space = space  # type: ignore[assignment]
         self.action_space = action_space(task)
         self._own = simulator is None
-        self.sim = make_simulator(1, self.config.depth) if simulator is None else simulator
-        try:
-            self.worlds = self.config.worlds(skill, self.sim)
-        except Exception:
-            self.close()
-            raise
+        self.worlds = self.config.worlds(skill, 1, simulator)
+        self.sim = self.worlds.sim
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -118,7 +118,8 @@ class SkillWorlds:
             goal = stack_goals(self._rows, state.base_pose)
         else:
             goal = self.view.goal
-        self.view = View(state, goal, self._geodesic(state.base_pose))
+        xp = None if self.view is None else self.view.xp
+        self.view = View(state, goal, self._geodesic(state.base_pose), xp)
 
     def _geodesic(self, pose: Array) -> Array | None:
         if not self.task.needs_geodesic:

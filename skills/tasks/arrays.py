@@ -32,32 +32,20 @@ def to_frame(xp: Any, origin: Array, quat: Array, points: Array) -> Array:
     """Express world points in a frame given by its (n, 3) origin and (n, 4) wxyz orientation."""
     d = points - origin
     x, y, z = d[:, 0], d[:, 1], d[:, 2]
+    # d + 2 w (q x d) + 2 q x (q x d), with the vector part of the conjugate quaternion.
     w, a, b, c = quat[:, 0], -quat[:, 1], -quat[:, 2], -quat[:, 3]
-    # v + 2 w (q x v) + 2 q x (q x v), with the conjugate quaternion.
     tx, ty, tz = 2 * (b * z - c * y), 2 * (c * x - a * z), 2 * (a * y - b * x)
-    out = [
+    turned = [
         x + w * tx + b * tz - c * ty,
         y + w * ty + c * tx - a * tz,
         z + w * tz + a * ty - b * tx,
     ]
-    return xp.stack(out, axis=-1)
+    return xp.stack(turned, axis=-1)
 
 
 def norm(xp: Any, vectors: Array) -> Array:
     """Return the (n,) Euclidean lengths of (n, k) vectors."""
     return xp.sqrt(xp.vecdot(vectors, vectors))
-
-
-def pick_row(xp: Any, table: Array, index: Array) -> Array:
-    """Return ``table[i, index[i]]`` for every world i; a negative index reads entry 0.
-
-    Args:
-        xp: array namespace.
-        table: (n, k, ...).
-        index: (n,) int64.
-    """
-    rows = xp.arange(table.shape[0], device=device(table))
-    return table[rows, xp.where(index < 0, 0, index)]
 
 
 def wrap(xp: Any, angle: Array) -> Array:
@@ -70,19 +58,9 @@ def full_like_rows(xp: Any, reference: Array, value: Any, dtype: Any) -> Array:
     return xp.full((reference.shape[0],), value, dtype=dtype, device=device(reference))
 
 
-def change(xp: Any, before: Array, now: Array, skip: Array | None = None) -> Array:
-    """Return (n,) how much a distance has shrunk; 0 where there was none before (NaN).
-
-    Args:
-        xp: array namespace.
-        before: (n,) distance one step ago, NaN for none.
-        now: (n,).
-        skip: (n,) bool, worlds whose two distances do not measure the same thing.
-    """
-    new = xp.isnan(before)
-    if skip is not None:
-        new = new | skip
-    return xp.where(new, 0.0, before - now)
+def change(xp: Any, before: Array, now: Array) -> Array:
+    """Return (n,) how much a distance has shrunk; 0 where there was none before (NaN)."""
+    return xp.where(xp.isnan(before), 0.0, before - now)
 
 
 def to_milli(xp: Any, values: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skills.tasks.arrays import Array, change
+from skills.tasks.arrays import Array
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.state import View
 
@@ -97,10 +97,9 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         taken = view.holds & ~progress.held
         right = taken & (state.held_marker >= 0) & (state.held_marker == view.goal.marker)
         wrong = taken & ~right
-        moved = xp.where(there, 0.0, change(xp, progress.joint, error))
-        rested = xp.where(there, change(xp, progress.rest, view.rest_distance), 0.0)
-        near = change(xp, progress.handle, view.marker_distance)
-        near = xp.where(there | view.holds, 0.0, near)
+        moved = xp.where(there, 0.0, progress.joint - error)
+        rested = xp.where(there, progress.rest - view.rest_distance, 0.0)
+        near = xp.where(there | view.holds, 0.0, progress.handle - view.marker_distance)
         reward = (
             self.joint_reward * moved
             + self.rest_reward * rested

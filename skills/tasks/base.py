@@ -166,16 +166,16 @@ class Task(ABC, Generic[P]):
         reward = result.reward + self.slack_reward
         if self.force_penalty and self.max_force_penalty:
             lost = self.force_penalty * (state.force_sum - progress.force_sum)
-            reward = reward - xp.clip(lost, 0.0, self.max_force_penalty)
+            most = self.max_force_penalty
+            reward = reward - xp.where(lost > most, most, xp.where(lost < 0, 0.0, lost))
         if self.violation_penalty:
             reward = reward - self.violation_penalty * xp.astype(state.hold_violation, reward.dtype)
         too_strong = self._too_strong(view)
         if too_strong is not None:
             ends = {"force": too_strong, **ends}
             reward = reward - self.force_end_penalty * xp.astype(too_strong, reward.dtype)
-        alive = ~state.diverged
-        success = result.success & alive
-        reward = xp.where(alive, reward + self.success_reward * success, 0.0)
+        success = result.success & ~state.diverged
+        reward = xp.where(state.diverged, 0.0, reward + self.success_reward * success)
         if self.end_on_success:
             ends = {"success": success, **ends}
         steps = progress.steps + 1
@@ -202,16 +202,12 @@ class Task(ABC, Generic[P]):
         metrics: dict[str, Array],
     ) -> Outcome:
         xp, diverged = view.xp, view.state.diverged
-        terminated = diverged & ~diverged
-        cause = xp.zeros_like(steps)
-        for name, mask in ends.items():
-            cause = xp.where(mask & ~terminated, CAUSE[name], cause)
-            terminated = terminated | mask
-        terminated = terminated & ~diverged
-        late = (steps >= self.horizon) & ~terminated
-        cause = xp.where(late, CAUSE["time"], cause)
+        cause = xp.where(steps >= self.horizon, CAUSE["time"], 0)
+        for name in reversed(ends):  # the first that applies is written last
+            cause = xp.where(ends[name], CAUSE[name], cause)
         cause = xp.where(diverged, CAUSE["diverged"], cause)
-        return Outcome(reward, success, terminated, late | diverged, cause, metrics)
+        truncated = (cause == CAUSE["time"]) | diverged
+        return Outcome(reward, success, (cause > 0) & ~truncated, truncated, cause, metrics)
 
     def start_fields(self, view: View) -> dict[str, Array]:
         """Return the common ``Progress`` fields at the start."""

@@ -19,9 +19,13 @@ Actions = Literal["full", "restricted"]
 
 _REST = ("joint", "is_holding", "relative_resting_position")
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
-_FORCE = {"force_penalty": 1e-4, "max_force_penalty": 0.01}
-_LIMITS = {"max_force_sum": 10_000.0, "max_force": 10_000.0, "force_end_penalty": 1.0}
-_FRIDGE = {
+_FORCE: dict[str, Any] = {"force_penalty": 1e-4, "max_force_penalty": 0.01}
+_LIMITS: dict[str, Any] = {
+    "max_force_sum": 10_000.0,
+    "max_force": 10_000.0,
+    "force_end_penalty": 1.0,
+}
+_FRIDGE: dict[str, Any] = {
     "joint_name": "fridge/top_door",
     "marker_name": "fridge_push_point",
     "spawn_frame": "furniture",
@@ -29,13 +33,13 @@ _FRIDGE = {
     "spawn_y": (-0.6, 0.6),
     "scenario": "in_fridge",
 }
-_DRAWER = {
+_DRAWER: dict[str, Any] = {
     "joint_name": "kitchen_counter/drawer3",
     "marker_name": "cab_push_point_5",
     "scenario": "in_drawer",
 }
-_OPEN = {"absolute": False, "grasp_reward": 5.0, "violation_penalty": 1.0}
-_CLOSE = {"suction": False, "violation_penalty": 10.0}
+_OPEN: dict[str, Any] = {"absolute": False, "grasp_reward": 5.0, "violation_penalty": 1.0}
+_CLOSE: dict[str, Any] = {"suction": False, "violation_penalty": 10.0}
 
 
 def _articulated(name: str, **parameters: Any) -> ArticulatedTask:

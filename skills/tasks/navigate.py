@@ -60,10 +60,7 @@ class NavigateTask(Task[NavigateProgress]):
         distance, angle = self._distance(view), xp.abs(bearing)
         near = flat < self.turn_distance
         turned = xp.where(near, change(xp, progress.angle, angle), 0.0)
-        reward = (
-            self.distance_reward * change(xp, progress.distance, distance)
-            + self.turn_reward * turned
-        )
+        reward = self.distance_reward * (progress.distance - distance) + self.turn_reward * turned
         there = (flat < self.success_distance) & (angle < self.success_angle)
         return Advance(
             {"distance": distance, "angle": xp.where(near, angle, progress.angle)},
@@ -79,7 +76,13 @@ class NavigateTask(Task[NavigateProgress]):
 
 @dataclass(frozen=True)
 class PathProgress(Progress):
-    """Attributes: ``distance`` (n,) geodesic, m; ``place`` (n, 2); ``path`` (n,) length driven, m."""
+    """What is remembered from the last step.
+
+    Attributes:
+        distance: (n,) geodesic distance to the goal, m.
+        place: (n, 2) base position.
+        path: (n,) length driven so far, m.
+    """
 
     distance: Array
     place: Array
@@ -116,13 +119,13 @@ class PointNavTask(Task[PathProgress]):
 
     def advance(self, view: View, progress: PathProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
-        xp, distance = view.xp, view.geodesic
+        xp, distance = view.xp, view.require_geodesic()
         place = view.state.base_pose[:, :2]
         path = progress.path + norm(xp, place - progress.place)
         success = stop & (distance < self.success_distance)
         shortest = view.goal.scale
         spl = success * shortest / xp.maximum(xp.maximum(path, shortest), xp.full_like(path, 1e-6))
-        reward = self.distance_reward * change(xp, progress.distance, distance)
+        reward = self.distance_reward * (progress.distance - distance)
         reward = reward + self.spl_reward * spl
         return Advance(
             {"distance": distance, "place": place, "path": path},

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skills.tasks.arrays import Array, change, to_milli
+from skills.tasks.arrays import Array, to_milli
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.state import View
 
 
 @dataclass(frozen=True)
 class PickProgress(Progress):
-    """Attributes: ``distance`` (n,) at the last step, NaN for none; ``held`` (n,) bool, likewise."""
+    """Attributes: ``distance`` (n,) m and ``held`` (n,) bool at the last step."""
 
     distance: Array
     held: Array
@@ -54,7 +54,7 @@ class PickTask(Task[PickProgress]):
         right = grasped & view.holds_target
         wrong = grasped & ~view.holds_target
         distance = self._distance(view)
-        nearer = to_milli(xp, change(xp, progress.distance, distance, skip=grasped | dropped))
+        nearer = to_milli(xp, xp.where(grasped | dropped, 0.0, progress.distance - distance))
         reward = (
             self.distance_reward * nearer
             + self.pick_reward * right
@@ -128,8 +128,8 @@ class PlaceTask(Task[PlaceProgress]):
         right, wrong = released & at_goal, released & ~at_goal
         resting = self._resting(view)
         distance = self._distance(view, resting)
-        nearer = change(xp, progress.distance, distance, skip=resting != progress.resting)
-        nearer = xp.where(resting | (distance >= self.min_distance), to_milli(xp, nearer), 0.0)
+        counts = (resting == progress.resting) & (resting | (distance >= self.min_distance))
+        nearer = to_milli(xp, xp.where(counts, progress.distance - distance, 0.0))
         reward = (
             self.distance_reward * nearer + self.place_reward * right - self.drop_penalty * wrong
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from array_api_compat import device
 
-from skills.tasks.arrays import Array, change
+from skills.tasks.arrays import Array
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.state import View
 
@@ -40,8 +40,8 @@ class FleeTask(Task[FleeProgress]):
 
     def advance(self, view: View, progress: FleeProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
-        distance = view.geodesic
-        reward = -self.distance_reward * change(view.xp, progress.distance, distance)
+        distance = view.require_geodesic()
+        reward = -self.distance_reward * (progress.distance - distance)
         fraction = distance / view.goal.scale
         return Advance(
             {"distance": distance},

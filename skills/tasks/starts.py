@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from typing import Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -205,7 +206,7 @@ def _roam(task: Task, sim: Simulator, env_id: int, rng: np.random.Generator) -> 
 
 def _scale(task: Task, navigation: Navigation, xy: np.ndarray) -> float:
     """Return the largest geodesic distance from a point, or how many cells can be reached."""
-    points = _free_points(navigation, xy)
+    points = np.concatenate([xy[None], _free_points(navigation)])
     distance = navigation.distance_field(xy[None]).distance(points)
     reachable = np.isfinite(distance)
     if isinstance(task, FleeTask):
@@ -215,12 +216,16 @@ def _scale(task: Task, navigation: Navigation, xy: np.ndarray) -> float:
     return float(max(len(np.unique(cells, axis=0)), 1))
 
 
-def _free_points(navigation: Navigation, xy: np.ndarray, step: float = 0.1) -> np.ndarray:
-    """Return navigable points of a 0.1 m lattice, 16 m around a point."""
-    line = np.arange(-16.0, 16.0 + step, step)
-    grid = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2) + xy
-    free = grid[navigation.is_navigable(grid)]
-    return free if len(free) else xy[None]
+_LATTICES: WeakKeyDictionary[Navigation, np.ndarray] = WeakKeyDictionary()
+
+
+def _free_points(navigation: Navigation) -> np.ndarray:
+    """Return the navigable points of a 0.1 m lattice; made once per apartment layout."""
+    if navigation not in _LATTICES:
+        line = np.arange(-16.0, 16.05, 0.1)
+        grid = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
+        _LATTICES[navigation] = grid[navigation.is_navigable(grid)]
+    return _LATTICES[navigation]
 
 
 def _put(sim: Simulator, env_id: int, pose: np.ndarray) -> bool:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from skills.tasks.arrays import Array, norm, pick_row, to_base
+from skills.tasks.arrays import Array, norm, to_base
 from tpsrl.robot import fetch
 from tpsrl.sim.door import SimState
 
@@ -32,6 +31,17 @@ CAUSES = (
 CAUSE = {name: index for index, name in enumerate(CAUSES)}
 
 
+class _once:  # noqa: N801
+    """Property that is computed at the first use and then kept; without functools' lock."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function, self.__doc__ = function, function.__doc__
+
+    def __get__(self, view: Any, owner: type | None = None) -> Any:
+        value = view.__dict__[self.function.__name__] = self.function(view)
+        return value
+
+
 @dataclass(frozen=True)
 class Goal:
     """What is wanted in each world; fixed during an episode. Unused fields are 0 or -1.
@@ -46,6 +56,7 @@ class Goal:
         start_pose: (n, 3) float64, x, y, yaw of the base when the skill began.
         scale: (n,) float64, what progress is measured against: the geodesic distance to the goal
             at the start (PointNav), to the farthest point (Flee), m; reachable cells (Explore).
+        rest: (n, 3) float64, where the end effector rests, in the base frame.
     """
 
     target: Array
@@ -56,6 +67,24 @@ class Goal:
     marker: Array
     start_pose: Array
     scale: Array
+    rest: Array
+
+    @_once
+    def rows(self) -> Array:
+        """(n,) int64 0, 1, ... n - 1."""
+        xp = array_namespace(self.target)
+        return xp.arange(self.target.shape[0], device=device(self.target))
+
+    @_once
+    def entries(self) -> dict[str, Array]:
+        """``target``, ``joint`` and ``marker`` as indices that are never negative."""
+        xp = array_namespace(self.target)
+        named = {"target": self.target, "joint": self.joint, "marker": self.marker}
+        return {name: xp.where(index < 0, 0, index) for name, index in named.items()}
+
+    def of(self, table: Array, name: str) -> Array:
+        """Return row ``i``'s own entry of an (n, k, ...) table: that of its target, joint, ..."""
+        return table[self.rows, self.entries[name]]
 
 
 @dataclass(frozen=True)
@@ -70,6 +99,7 @@ class GoalRow:
     marker: int = -1
     start_pose: np.ndarray = field(default_factory=lambda: np.zeros(3))
     scale: float = 0.0
+    rest: np.ndarray = field(default_factory=lambda: fetch.RESTING_POSITION)
 
 
 def stack_goals(rows: Sequence[GoalRow], like: Array) -> Goal:
@@ -110,71 +140,83 @@ class View:
         state: of the simulator.
         goal: of the task.
         geodesic: (n,) geodesic distance of the tasks that need one, m.
+        xp: array namespace of the state, found out if not given.
     """
 
-    def __init__(self, state: SimState, goal: Goal, geodesic: Array | None = None) -> None:
+    def __init__(
+        self, state: SimState, goal: Goal, geodesic: Array | None = None, xp: Any = None
+    ) -> None:
         self.state, self.goal, self.geodesic = state, goal, geodesic
-        self.xp: Any = array_namespace(state.base_pose)
+        self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
-    @cached_property
+    def require_geodesic(self) -> Array:
+        """Return the (n,) geodesic distance.
+
+        Raises:
+            ValueError: whoever made this view did not measure it.
+        """
+        if self.geodesic is None:
+            raise ValueError("this task needs geodesic distances; give View(..., geodesic=...).")
+        return self.geodesic
+
+    @_once
     def ee(self) -> Array:
         """(n, 3) end effector in the base frame."""
         return to_base(self.xp, self.state.base_pose, self.state.ee_pos)
 
-    @cached_property
+    @_once
     def resting(self) -> Array:
         """(n, 3) resting position less end effector, base frame."""
-        rest = self.xp.asarray(fetch.RESTING_POSITION, device=device(self.ee))
-        return rest - self.ee
+        return self.goal.rest - self.ee
 
-    @cached_property
+    @_once
     def rest_distance(self) -> Array:
         """(n,) end effector to its resting position."""
         return norm(self.xp, self.resting)
 
-    @cached_property
+    @_once
     def object_pos(self) -> Array:
         """(n, 3) centre of the target object in the world."""
-        return pick_row(self.xp, self.state.object_pos, self.goal.target)
+        return self.goal.of(self.state.object_pos, "target")
 
-    @cached_property
+    @_once
     def object_distance(self) -> Array:
         """(n,) end effector to target object."""
         return norm(self.xp, self.object_pos - self.state.ee_pos)
 
-    @cached_property
+    @_once
     def goal_distance(self) -> Array:
         """(n,) target object to where it is wanted."""
         return norm(self.xp, self.object_pos - self.goal.position)
 
-    @cached_property
+    @_once
     def marker_pos(self) -> Array:
         """(n, 3) handle in the world."""
-        return pick_row(self.xp, self.state.marker_pos, self.goal.marker)
+        return self.goal.of(self.state.marker_pos, "marker")
 
-    @cached_property
+    @_once
     def marker_distance(self) -> Array:
         """(n,) end effector to handle."""
         return norm(self.xp, self.marker_pos - self.state.ee_pos)
 
-    @cached_property
+    @_once
     def joint_pos(self) -> Array:
         """(n,) position of the furniture joint, m or rad."""
-        return pick_row(self.xp, self.state.joint_pos, self.goal.joint)
+        return self.goal.of(self.state.joint_pos, "joint")
 
-    @cached_property
+    @_once
     def heading(self) -> tuple[Array, Array]:
         """(n,) planar distance from base to goal position, and (n,) its bearing, left positive."""
         local = to_base(self.xp, self.state.base_pose, self.goal.position)
         bearing = self.xp.atan2(local[:, 1], local[:, 0])
         return norm(self.xp, local[:, :2]), bearing
 
-    @cached_property
+    @_once
     def holds(self) -> Array:
         """(n,) bool, an object or a handle is held."""
         return (self.state.held_object >= 0) | (self.state.held_marker >= 0)
 
-    @cached_property
+    @_once
     def holds_target(self) -> Array:
         """(n,) bool, the target object is held."""
         return (self.state.held_object >= 0) & (self.state.held_object == self.goal.target)

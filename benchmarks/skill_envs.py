@@ -1,0 +1,92 @@
+"""What a skill environment adds to a step of the engine: ``python -m benchmarks.skill_envs``.
+
+The engine alone (step, state, depth) and the environment take the same actions in the same
+episodes; the rows are medians, so that other load on the machine matters little.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tpsrl.config import load
+
+
+@dataclass
+class Config:
+    """Options of the benchmark."""
+
+    skills: str = field(default="all", metadata={"help": "comma-separated skills, or all"})
+    steps: int = field(default=1500, metadata={"help": "steps a skill", "min": 100})
+    depth: int = field(default=64, metadata={"help": "pixels of the depth picture"})
+    split: str = field(default="val", metadata={"help": "which episodes"})
+
+
+def measure(skill: str, steps: int, depth: int, split: str) -> tuple[float, float, float]:
+    """Return medians in ms: what the environment adds to a step, its whole step, its reset."""
+    import gymnasium
+
+    import skills.envs
+
+    env = gymnasium.make(skills.envs.env_id(skill), depth=depth, split=split)
+    sim = env.unwrapped.sim  # type: ignore[attr-defined]
+    inside: list[float] = []
+
+    def timed(name: str) -> None:
+        original = getattr(sim, name)
+
+        def call(*args: object) -> object:
+            start = time.perf_counter()
+            result = original(*args)
+            inside.append(time.perf_counter() - start)
+            return result
+
+        setattr(sim, name, call)
+
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    for name in ("step", "state", "depth"):
+        timed(name)
+    added, whole, resets = [], [], []
+    for _ in range(steps):
+        action = np.asarray(env.action_space.sample())
+        if env.unwrapped.worlds.task.layout.stop:  # type: ignore[attr-defined]
+            action[-1] = -1.0
+        inside.clear()
+        start = time.perf_counter()
+        _, _, terminated, truncated, _ = env.step(action)
+        total = time.perf_counter() - start
+        added.append(total - sum(inside))
+        whole.append(total)
+        if terminated or truncated:
+            start = time.perf_counter()
+            env.reset()
+            resets.append(time.perf_counter() - start)
+    env.close()
+    slow = float(np.median(resets)) if resets else float("nan")
+    return 1e3 * float(np.median(added)), 1e3 * float(np.median(whole)), 1e3 * slow
+
+
+def main(overrides: list[str]) -> int:
+    """Print the table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    import skills.envs
+
+    config = load(Config, overrides)
+    names = list(skills.envs.NAMES) if config.skills == "all" else config.skills.split(",")
+    table = Table("skill", "added to a step, ms", "whole step, ms", "reset, ms")
+    for name in names:
+        print(f"measuring {name}: {config.steps} steps ...", file=sys.stderr)
+        row = measure(name, config.steps, config.depth, config.split)
+        table.add_row(name, *(f"{value:.3f}" for value in row))
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
