@@ -123,7 +123,8 @@ def _draw_plan(draw: ImageDraw.ImageDraw, report: AgentReport, height: int) -> N
     first = max(0, min(report.cursor - 2, total - _PLAN_LINES))
     lines = report.plan[first : first + _PLAN_LINES]
     top = height - 17 * (len(lines) + 1) - 10
-    draw.rectangle((0, top - 4, 285, height), fill=_BAND)
+    right = 30 + max(draw.textlength(text, font=_font(12)) for text in lines)
+    draw.rectangle((0, top - 4, max(right, 170), height), fill=_BAND)
     done = min(report.cursor, total)
     head = f"plan: {done}/{total} done" + (f", replanned {report.replans}x" * bool(report.replans))
     draw.text((8, top - 2), head, font=_font(13), fill=_WHITE)

@@ -1,0 +1,58 @@
+"""README pictures from the demo videos: ``python scripts/readme_pictures.py DEMO_FOLDER``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+from PIL import Image
+
+SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
+IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
+
+
+def frames(video: Path) -> np.ndarray:
+    """Return all (n, H, W, 3) uint8 frames of a video."""
+    reader = imageio_ffmpeg.read_frames(str(video))
+    width, height = next(reader)["size"]
+    return np.stack([np.frombuffer(raw, np.uint8).reshape(height, width, 3) for raw in reader])
+
+
+def montage(videos: list[np.ndarray], fractions: list[float], out: Path) -> None:
+    """Write one frame of each video side by side, at these fractions of their length."""
+    size = (400, 300)
+    sheet = Image.new("RGB", (size[0] * len(videos), size[1]))
+    for column, (video, fraction) in enumerate(zip(videos, fractions, strict=True)):
+        frame = Image.fromarray(video[int(fraction * (len(video) - 1))])
+        sheet.paste(frame.resize(size, Image.Resampling.LANCZOS), (column * size[0], 0))
+    sheet.save(out, optimize=True)
+
+
+def animation(video: np.ndarray, first: float, seconds: float, out: Path) -> None:
+    """Write a part of a video as a small GIF of 5 frames a second."""
+    start = int(first * (len(video) - 1))
+    part = video[start : start + int(30 * seconds) : 6]
+    small = [Image.fromarray(frame).resize((320, 240), Image.Resampling.LANCZOS) for frame in part]
+    palette = small[len(small) // 2].quantize(48)
+    pictures = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
+    pictures[0].save(
+        out, save_all=True, append_images=pictures[1:], duration=200, loop=0, optimize=True
+    )
+
+
+def main(folder: Path, first: float) -> None:
+    """Write ``docs/images/scenarios.png`` and ``docs/images/set_table.gif``."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    videos = [frames(folder / f"{name}.mp4") for name in SCENARIOS]
+    montage(videos, [0.3, 0.45, 0.12], IMAGES / "scenarios.png")
+    animation(videos[2], first, 6.0, IMAGES / "set_table.gif")
+    for path in sorted(IMAGES.iterdir()):
+        print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    if not 2 <= len(sys.argv) <= 3:
+        sys.exit("usage: python scripts/readme_pictures.py DEMO_FOLDER [GIF_START_FRACTION]")
+    main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) == 3 else 0.1)
