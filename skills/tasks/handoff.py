@@ -138,7 +138,7 @@ def write_starts(path: str | Path, starts: Sequence[HandoffStart]) -> None:
             {
                 "episode": episode_to_json(s.episode, decimals=9),
                 "call": dataclasses.asdict(s.call),
-                "objects": len(s.object_pos),
+                "objects": [item.instance for item in s.episode.objects],
             }
             for s in starts
         ],
@@ -162,18 +162,21 @@ def read_starts(path: str | Path) -> list[HandoffStart]:
     meta, arrays = _read(Path(path))
     starts = []
     for k, entry in enumerate(meta["starts"]):
-        count = int(entry["objects"])
+        episode = episode_from_json(entry["episode"], str(path))
+        # Habitat's files name objects, they do not number them: reading may change their order.
+        order = [entry["objects"].index(item.instance) for item in episode.objects]
+        held = int(arrays["held_object"][k])
         starts.append(
             HandoffStart(
-                episode_from_json(entry["episode"], str(path)),
+                episode,
                 SkillCall(**entry["call"]),
-                arrays["object_pos"][k, :count],
-                arrays["object_quat"][k, :count],
+                arrays["object_pos"][k, order],
+                arrays["object_quat"][k, order],
                 tuple(meta["joint_names"]),
                 arrays["joint_pos"][k],
                 arrays["base_pose"][k],
                 arrays["arm_qpos"][k],
-                int(arrays["held_object"][k]),
+                -1 if held < 0 else order.index(held),
             )
         )
     return starts

@@ -71,9 +71,7 @@ def test_sensors_against_scipy():
     np.testing.assert_allclose(seen["relative_resting_position"], [0.5, 0, 1.0] - ee, atol=1e-6)
     gripper = Rotation.from_quat(s.ee_quat, scalar_first=True).inv()
     start = np.array([r.object_start for r in rows])
-    np.testing.assert_allclose(
-        seen["obj_start_sensor"], gripper.apply(start - s.ee_pos), atol=1e-5
-    )
+    np.testing.assert_allclose(seen["obj_start_sensor"], gripper.apply(start - s.ee_pos), atol=1e-5)
     goal = base.inv().apply(np.array([r.position for r in rows]) - floor)
     polar = np.column_stack([np.hypot(*goal[:, :2].T), -np.arctan2(goal[:, 1], goal[:, 0])])
     np.testing.assert_allclose(seen["goal_to_agent_gps_compass"], polar, atol=1e-5)

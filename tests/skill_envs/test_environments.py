@@ -1,0 +1,180 @@
+"""The registered environments in the real apartment: checker, random agents, seeds, imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import skills.envs
+from skills.tasks.state import CAUSES
+from tpsrl.errors import UserError
+
+SKILLS = list(skills.envs.NAMES)
+
+
+def make(skill: str, **config):
+    config = {"depth": 64, "split": "val", **config}
+    return gymnasium.make(skills.envs.env_id(skill), **config)
+
+
+def roll(env, seed: int, steps: int):
+    """Observations, rewards and infos of a random agent; never stops by itself."""
+    observation, info = env.reset(seed=seed)
+    rng = np.random.default_rng(seed)
+    trail = [(observation, 0.0, info)]
+    for _ in range(steps):
+        action = rng.uniform(-1, 1, env.action_space.shape).astype(np.float32)
+        if env.unwrapped.worlds.task.layout.stop:
+            action[-1] = -1.0
+        observation, reward, terminated, truncated, info = env.step(action)
+        trail.append((observation, reward, info))
+        assert env.observation_space.contains(observation)
+        assert np.isfinite(reward) and info["cause"] in CAUSES
+        assert bool(info["cause"]) == (terminated or truncated)
+        if terminated or truncated:
+            break
+    return trail
+
+
+@pytest.mark.parametrize("skill", SKILLS)
+def test_gymnasium_checker(skill):
+    env = make(skill)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", message=".*m(in|ax)imum value is.*infinity")
+            warnings.filterwarnings("ignore", message=".*different to the unwrapped version")
+            check_env(env.unwrapped, skip_render_check=True)
+    finally:
+        env.close()
+
+
+@pytest.mark.parametrize("skill", SKILLS)
+def test_random_agent_and_same_seed_same_trajectory(skill):
+    env = make(skill)
+    first, again, other = (roll(env, seed, 12) for seed in (3, 3, 4))
+    env.close()
+    assert len(first) == len(again)
+    for (a, r, i), (b, s, j) in zip(first, again, strict=True):
+        assert r == s and i == j
+        assert all(np.array_equal(a[key], b[key]) for key in a)
+    depth = first[0][0]["head_depth"]
+    assert depth.std() > 0.01 and not np.array_equal(depth, other[0][0]["head_depth"])
+
+
+def test_seed_option_repeats_an_episode():
+    env = make("pick", depth=None)
+    env.reset(seed=0)
+    observation, info = env.reset()
+    env.reset()
+    again, same = env.reset(options={"seed": info["seed"]})
+    assert same == info
+    assert all(np.array_equal(observation[k], again[k]) for k in observation)
+    with pytest.raises(UserError, match="sede"):
+        env.reset(options={"sede": 1})
+    env.close()
+
+
+def test_time_limit_truncates():
+    env = make("pick", depth=None, options={"horizon": 5})
+    env.reset(seed=1)
+    still = np.zeros(10, dtype=np.float32)
+    still[7] = -1.0
+    ends = [env.step(still)[2:4] for _ in range(5)]
+    env.close()
+    assert ends == [(False, False)] * 4 + [(False, True)]
+
+
+@pytest.mark.parametrize("skill", ["pick", "place", "open_cab", "close_fridge"])
+def test_restricted_robot_does_not_drive(skill):
+    env = make(skill, depth=None, actions="restricted")
+    env.reset(seed=2)
+    before = env.unwrapped.sim.state().base_pose.copy()
+    env.step(np.concatenate([np.ones(env.action_space.shape[0] - 1), [-1.0]]))
+    assert np.array_equal(before, env.unwrapped.sim.state().base_pose)
+    env.close()
+
+
+def test_start_states_follow_the_contract():
+    env = make("pick", depth=None).unwrapped
+    gaps = []
+    for seed in range(12):
+        env.reset(seed=seed)
+        state, goal = env.sim.state(), env.worlds.view.goal
+        here, there = state.base_pose[0], goal.object_start[0]
+        gaps.append(np.hypot(*(there[:2] - here[:2])))
+        assert not env.sim.robot_contacts()
+        assert np.allclose(there, state.object_pos[0, goal.target[0]])
+    env.close()
+    assert max(gaps) < 2.5 and np.ptp(gaps) > 0.3
+    env = make("navigate", depth=None).unwrapped
+    holding = 0
+    for seed in range(30):
+        env.reset(seed=seed)
+        goal, state = env.worlds.view.goal, env.sim.state()
+        assert np.linalg.norm(goal.position[0] - [*state.base_pose[0, :2], 0.0]) > 3.0
+        if state.held_object[0] >= 0:
+            holding += 1
+            target = [t for t in env.sim.episode().targets if t.object_index == goal.target[0]]
+            assert np.allclose(goal.position[0], target[0].goal_pos)
+    env.close()
+    assert 0 < holding < 15
+
+
+@pytest.mark.parametrize(
+    ("skill", "low", "high"),
+    [
+        ("open_cab", 0.0, 0.0),
+        ("close_cab", 0.4, 0.5),
+        ("open_fridge", 0.0, 0.0),
+        ("close_fridge", np.pi / 4, 2 * np.pi / 3),
+    ],
+)
+def test_articulated_starts(skill, low, high):
+    env = make(skill, depth=None).unwrapped
+    for seed in range(4):
+        env.reset(seed=seed)
+        view = env.worlds.view
+        assert low - 0.01 <= view.joint_pos[0] <= high + 0.01
+        x, y, _ = view.ee[0] + view.marker_pos[0] - view.state.ee_pos[0]
+        assert not env.sim.robot_contacts() and np.hypot(x, y) < 2.0
+    env.close()
+
+
+def test_place_starts_with_the_target_in_the_hand_far_from_its_goal():
+    env = make("place", depth=None).unwrapped
+    for seed in range(4):
+        observation, _ = env.reset(seed=seed)
+        assert observation["is_holding"][0] == 1.0 and env.worlds.view.holds_target[0]
+    env.close()
+
+
+def test_arguments_are_checked():
+    for config, word in (
+        ({"actions": "ful"}, "restricted"),
+        ({"start": "handoff"}, "handoff=FILE"),
+        ({"start": "elsewhere"}, "generated"),
+        ({"spawn": "far"}, "near"),
+        ({"sensors": ("joints",)}, "joint"),
+        ({"split": "tset"}, "tset"),
+        ({"episodes": "missing.json"}, "missing.json"),
+        ({"options": {"depth": 3}}, "depth"),
+    ):
+        with pytest.raises(UserError, match=word):
+            make("pick", **{"depth": None, **config})
+
+
+def test_environments_do_not_import_torch():
+    code = (
+        "import sys, gymnasium, skills.envs\n"
+        "env = gymnasium.make('tpsrl/Pick-v0', depth=64, split='val')\n"
+        "env.reset(seed=0); env.step(env.action_space.sample()); env.close()\n"
+        "sys.exit('torch' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

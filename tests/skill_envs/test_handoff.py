@@ -1,0 +1,89 @@
+"""Start states from chains: written, read, put back; damaged files are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from skills.envs.single import SkillEnv
+from skills.interface import SkillCall
+from skills.tasks.handoff import apply_start, capture_start, read_starts, write_starts
+from tests.sim.small import episode, simulator
+from tpsrl.errors import UserError
+
+
+def _worked(sim) -> None:
+    """Something has happened: driven, drawer open, arm moved, object 1 pushed away."""
+    sim.reset([episode()], [0])
+    sim.set_joint("cabinet/drawer", 0.4)
+    sim.set_object(1, np.array([1.2, 0.2, 0.81]), np.array([1.0, 0, 0, 0]))
+    for _ in range(10):
+        sim.step(np.array([[1, -1, 0.5, 0, 0, 0, 0, -1, -1.0, 0.5]]))
+
+
+@pytest.mark.parametrize("held", [-1, 0])
+def test_round_trip(tmp_path, held):
+    with simulator() as sim:
+        _worked(sim)
+        if held >= 0:
+            sim.snap_object(held)
+        before = sim.state()
+        start = capture_start(sim, 0, SkillCall("place" if held == 0 else "pick", target=0))
+        write_starts(tmp_path / "starts.npz", [start, start])
+        assert [p.name for p in tmp_path.iterdir()] == ["starts.npz"]
+        loaded = read_starts(tmp_path / "starts.npz")
+        assert len(loaded) == 2 and loaded[0].call == start.call
+        sim.reset([episode("b")], [5])
+        apply_start(sim, 0, loaded[1], seed=9)
+        after = sim.state()
+        names = [item.instance for item in sim.episode().objects]
+    for name in ("base_pose", "arm_qpos", "joint_pos", "ee_pos"):
+        np.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=1e-6)
+    order = [names.index(item.instance) for item in episode().objects]
+    assert order != sorted(order)  # the file orders objects by name
+    np.testing.assert_allclose(after.object_pos[0, order], before.object_pos[0], atol=1e-6)
+    np.testing.assert_allclose(after.object_quat[0, order], before.object_quat[0], atol=1e-6)
+    assert after.held_object[0] == (-1 if held < 0 else order[held])
+    assert sim.episode().layout == "a"
+
+
+def test_environment_begins_at_handoff_starts(tmp_path):
+    path = tmp_path / "starts.npz"
+    with simulator() as sim:
+        starts = []
+        for k in range(3):
+            _worked(sim)
+            sim.set_base([[-0.3 * k, 0.2, 0.1 * k]])
+            starts.append(capture_start(sim, 0, SkillCall("pick", target=0)))
+        write_starts(path, starts)
+        env = SkillEnv("pick", simulator=sim, depth=None, start="handoff", handoff=path)
+        poses = set()
+        for seed in range(12):
+            observation, info = env.reset(seed=seed)
+            poses.add(tuple(np.round(sim.state().base_pose[0], 6)))
+            assert info["episode_id"] == "e0" and observation["is_holding"][0] == 0
+            assert np.isclose(sim.state().joint_pos[0].max(), 0.4, atol=0.01)
+        assert len(poses) == 3
+        with pytest.raises(UserError, match="no start state of the skill 'place'"):
+            SkillEnv("place", simulator=sim, depth=None, start="handoff", handoff=path)
+
+
+def test_bad_files_are_refused(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        read_starts(tmp_path / "none.npz")
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(UserError, match=r"text\.npz"):
+        read_starts(tmp_path / "text.npz")
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    with pytest.raises(UserError, match=r"other\.npz"):
+        read_starts(tmp_path / "other.npz")
+    with pytest.raises(UserError, match="no start states"):
+        write_starts(tmp_path / "empty.npz", [])
+    with simulator() as sim:
+        _worked(sim)
+        start = capture_start(sim, 0, SkillCall("pick", target=0))
+        strange = dataclasses.replace(start, joint_names=("stove/door", "cabinet/door"))
+        with pytest.raises(UserError, match="stove/door"):
+            apply_start(sim, 0, strange, 0)
