@@ -43,6 +43,9 @@ def _tables(summary: Mapping[str, Any]) -> list[RenderableType]:
     main = Table(title=title, title_justify="left", show_header=False, box=None)
     main.add_row("episodes", f"{summary['episodes']} of {summary['wanted_episodes']}")
     main.add_row("success (95% bootstrap)", rate(summary["success"]))
+    if summary["success"]["mean"] in (0.0, 1.0):
+        score = summary["success"]["wilson"]
+        main.add_row("  (95% score interval)", f"{score['low']:.1%} to {score['high']:.1%}")
     for name, interval in summary["stages"].items():
         main.add_row(f"  reached {stage_label(name)}", rate(interval))
     for key, text, unit in (

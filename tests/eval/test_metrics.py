@@ -88,5 +88,8 @@ def test_empty_and_full_summaries_print(capsys: pytest.CaptureFixture[str]) -> N
     text = capsys.readouterr().out
     for part in ["tidy_house hab", "2 of 2", "50.0%", "reached pick 1", "dropped"]:
         assert part in text
+    print_summary({**summarize(rows[:1]), **shared})
+    # Wilson's interval of 1 of 1: [1 / (1 + 1.96^2), 1].
+    assert "20.7% to 100.0%" in capsys.readouterr().out
     assert stage_label("stage_3") == "place 3" and stage_label("close_door") == "close door"
     assert rate({"mean": 0.5, "low": 0.0, "high": 1.0}) == "50.0% [0.0, 100.0]"
