@@ -114,6 +114,14 @@ def test_hab_goes_on_after_an_arm_reset_that_times_out():
     assert solved(sim)
 
 
+def test_hab_ends_when_a_manipulation_gives_up_and_not_when_navigation_stops():
+    _, report, _ = run(tidy_house(), "hab", once("pick", 1, "fail"))
+    assert (report.skills[-1].skill, report.skills[-1].cause) == ("pick", "stuck")
+    _, report, _ = run(tidy_house(), "hab", once("navigate", 1, "fail"))
+    assert len(report.skills) == 40
+    assert next(r.action for r in report.skills if r.outcome == "failure") == "nav(any_targets|1)"
+
+
 def test_hab_does_not_notice_a_missed_pick():
     sim, report, _ = run(tidy_house(), "hab", once("pick", 1, "miss"))
     failed = [r for r in report.skills if r.outcome == "failure"]

@@ -95,7 +95,10 @@ class HabExecutor:
             ended = record.outcome
             effects = self._actions[step.index].effects if step.index is not None else ()
             judge(record, effects, self._world)
-            if ended != "done" and step.call.skill not in ("reset_arm", "wait"):
+            # A navigation that stops has ended, wherever it is; a manipulation that gives up would
+            # stand still until its time is up, and time up ends the episode.
+            stopped = ended == "failure" and step.call.skill == "navigate"
+            if ended != "done" and not stopped and step.call.skill not in ("reset_arm", "wait"):
                 record.outcome = ended
                 record.cause = record.cause or "effects hold, but the skill did not end"
                 return None
