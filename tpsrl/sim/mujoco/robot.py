@@ -34,8 +34,7 @@ _TIP = 0.08
 
 @dataclass(frozen=True)
 class _ArmLink:
-    joint: str
-    mesh: str
+    name: str
     pos: tuple[float, float, float]
     axis: tuple[float, float, float]
     mass: float
@@ -43,105 +42,30 @@ class _ArmLink:
     inertia: tuple[float, float, float]
     rgba: tuple[float, float, float, float]
     gain: float
-    damping: float
     effort: float
 
 
 # Masses, inertias and joint frames are those of the public Fetch description; efforts are its
-# joint limits. Gains were chosen for a lag of about 0.04 rad at full speed.
+# joint limits, the first raised because our base gives no way. Gains were chosen for a lag of about
+# 0.04 rad at full speed.
+# fmt: off
 _ARM = (
-    _ArmLink(
-        "shoulder_pan_joint",
-        "shoulder_pan_link_collision",
-        (0.0326, 0.0, 0.726),
-        (0, 0, 1),
-        2.5587,
-        (0.0927, -0.0056, 0.0564),
-        (0.009, 0.0086, 0.0041),
-        _WHITE,
-        900.0,
-        90.0,
-        33.82 * 3,
-    ),
-    _ArmLink(
-        "shoulder_lift_joint",
-        "shoulder_lift_link_collision",
-        (0.117, 0, 0.06),
-        (0, 1, 0),
-        2.6615,
-        (0.1432, 0.0072, -0.0001),
-        (0.0116, 0.0112, 0.0023),
-        _BLUE,
-        1200.0,
-        120.0,
-        131.76,
-    ),
-    _ArmLink(
-        "upperarm_roll_joint",
-        "upperarm_roll_link_collision",
-        (0.219, 0, 0),
-        (1, 0, 0),
-        2.3311,
-        (0.1165, 0.0014, 0.0),
-        (0.0047, 0.0045, 0.0019),
-        _WHITE,
-        600.0,
-        60.0,
-        76.94,
-    ),
-    _ArmLink(
-        "elbow_flex_joint",
-        "elbow_flex_link_collision",
-        (0.133, 0, 0),
-        (0, 1, 0),
-        2.1299,
-        (0.1279, 0.0073, 0.0),
-        (0.0086, 0.0084, 0.002),
-        _BLUE,
-        800.0,
-        80.0,
-        66.18,
-    ),
-    _ArmLink(
-        "forearm_roll_joint",
-        "forearm_roll_link_collision",
-        (0.197, 0, 0),
-        (1, 0, 0),
-        1.6563,
-        (0.1097, -0.0266, 0.0),
-        (0.0035, 0.0031, 0.0015),
-        _WHITE,
-        300.0,
-        30.0,
-        29.35,
-    ),
-    _ArmLink(
-        "wrist_flex_joint",
-        "wrist_flex_link_collision",
-        (0.1245, 0, 0),
-        (0, 1, 0),
-        1.725,
-        (0.0882, 0.0009, -0.0001),
-        (0.0042, 0.0042, 0.0018),
-        _BLUE,
-        300.0,
-        30.0,
-        25.7,
-    ),
-    _ArmLink(
-        "wrist_roll_joint",
-        "wrist_roll_link_collision",
-        (0.1385, 0, 0),
-        (1, 0, 0),
-        0.1354,
-        (0.0095, 0.0004, -0.0002),
-        (0.0004, 0.0004, 0.0004),
-        _GREY,
-        100.0,
-        10.0,
-        7.36,
-    ),
+    _ArmLink("shoulder_pan", (0.0326, 0.0, 0.726), (0, 0, 1), 2.5587,
+             (0.0927, -0.0056, 0.0564), (0.009, 0.0086, 0.0041), _WHITE, 900.0, 101.46),
+    _ArmLink("shoulder_lift", (0.117, 0.0, 0.06), (0, 1, 0), 2.6615,
+             (0.1432, 0.0072, -0.0001), (0.0116, 0.0112, 0.0023), _BLUE, 1200.0, 131.76),
+    _ArmLink("upperarm_roll", (0.219, 0.0, 0.0), (1, 0, 0), 2.3311,
+             (0.1165, 0.0014, 0.0), (0.0047, 0.0045, 0.0019), _WHITE, 600.0, 76.94),
+    _ArmLink("elbow_flex", (0.133, 0.0, 0.0), (0, 1, 0), 2.1299,
+             (0.1279, 0.0073, 0.0), (0.0086, 0.0084, 0.002), _BLUE, 800.0, 66.18),
+    _ArmLink("forearm_roll", (0.197, 0.0, 0.0), (1, 0, 0), 1.6563,
+             (0.1097, -0.0266, 0.0), (0.0035, 0.0031, 0.0015), _WHITE, 300.0, 29.35),
+    _ArmLink("wrist_flex", (0.1245, 0.0, 0.0), (0, 1, 0), 1.725,
+             (0.0882, 0.0009, -0.0001), (0.0042, 0.0042, 0.0018), _BLUE, 300.0, 25.7),
+    _ArmLink("wrist_roll", (0.1385, 0.0, 0.0), (1, 0, 0), 0.1354,
+             (0.0095, 0.0004, -0.0002), (0.0004, 0.0004, 0.0004), _GREY, 100.0, 7.36),
 )
+# fmt: on
 
 _GRIPPER_POS = (0.1664, 0.0, 0.0)
 
@@ -227,30 +151,29 @@ def _arm_link(
     link: _ArmLink,
     offset: np.ndarray,
 ) -> mujoco.MjsBody:
-    body = parent.add_body(
-        name=link.joint.replace("_joint", "_link"), pos=np.add(link.pos, offset), gravcomp=1.0
-    )
+    body = parent.add_body(name=f"{link.name}_link", pos=np.add(link.pos, offset), gravcomp=1.0)
     body.explicitinertial = True
     body.mass, body.ipos, body.inertia = link.mass, link.com, link.inertia
-    index = fetch.ARM_JOINTS.index(link.joint)
+    joint = f"{link.name}_joint"
+    index = fetch.ARM_JOINTS.index(joint)
     lower, upper = fetch.ARM_LOWER[index], fetch.ARM_UPPER[index]
     body.add_joint(
-        name=link.joint,
+        name=joint,
         type=mujoco.mjtJoint.mjJNT_HINGE,
         axis=link.axis,
         limited=int(np.isfinite(lower)),
         range=(lower, upper) if np.isfinite(lower) else (0, 0),
         armature=0.1,
     )
-    _mesh(spec, body, directory, link.mesh, (0, 0, 0), link.rgba)
+    _mesh(spec, body, directory, f"{link.name}_link_collision", (0, 0, 0), link.rgba)
     actuator = spec.add_actuator(
-        name=link.joint,
+        name=joint,
         trntype=mujoco.mjtTrn.mjTRN_JOINT,
-        target=link.joint,
+        target=joint,
         forcelimited=1,
         forcerange=(-link.effort, link.effort),
     )
-    actuator.set_to_position(kp=link.gain, kv=link.damping)
+    actuator.set_to_position(kp=link.gain, kv=0.1 * link.gain)
     return body
 
 
