@@ -18,7 +18,12 @@ REST_REACHED = 0.15
 _ATTEMPTS = 3
 _FAR_STEP, _NEAR_STEP = 0.012, 0.005
 """How far the cup moves a step on its way in: in free air and next to the object, m."""
-_NEAR = 0.03
+_BEYOND = 0.06
+"""How far the cup goes on beyond the planned contact, m."""
+_SLOW_BEFORE = 0.05
+"""The cup slows down this far before the planned contact, m."""
+_DRIVE_EARLY = 8
+"""The base starts this many steps before the raised arm has arrived."""
 
 
 class Pick(ScriptedSkill):
@@ -57,10 +62,16 @@ class Pick(ScriptedSkill):
 
 
 def go_before(sim: Simulator, env_id: int, reach: Reach) -> Actions:
-    """Drive to the standoff, raise the arm, drive to where the approach begins."""
+    """Drive to where the arm is raised, raise the arm, drive to where the approach begins."""
     navigation = free_space(sim, env_id)
-    yield from drive_to(sim, env_id, navigation, reach.standoff)
-    yield from move(sim, env_id, arm=reach.pre)
+    yield from drive_to(sim, env_id, navigation, reach.raise_at)
+    early = _DRIVE_EARLY * ARM_DELTA
+    yield from move(
+        sim,
+        env_id,
+        arm=reach.pre,
+        until=lambda view: bool(np.abs(view.target - reach.pre).max() < early),
+    )
     yield from move(sim, env_id, arm=reach.pre, base=reach.pre_base, speed=0.6)
 
 
@@ -75,13 +86,13 @@ def move_in(sim: Simulator, env_id: int, reach: Reach, *, grasp: bool) -> Action
     """
     length = max(_tip_travel(reach), 1e-3)
     arm_most = ARM_DELTA / max(float(np.abs(reach.contact - reach.pre).max()), 1e-9)
-    part, end = 0.0, 1.0 + (0.03 / length if grasp else 0.0)
+    part, end = 0.0, 1.0 + (_BEYOND / length if grasp else 0.0)
     stalled = 0
     while part < end:
         view = look(sim, env_id)
         if grasp and view.held_object >= 0:
             return
-        near = (1.0 - part) * length < _NEAR + 0.1 if grasp else False
+        near = grasp and (1.0 - part) * length < _SLOW_BEFORE
         part = min(part + min((_NEAR_STEP if near else _FAR_STEP) / length, arm_most), end)
         base, arm = reach.at(part)
         stalled = stalled + 1 if np.abs(view.qpos - view.target).max() > 0.12 else 0
@@ -98,7 +109,7 @@ def move_in(sim: Simulator, env_id: int, reach: Reach, *, grasp: bool) -> Action
 
 
 def back_out(sim: Simulator, env_id: int, reach: Reach, grip: float) -> Actions:
-    """Move back along the approach and on to the standoff."""
+    """Move back along the approach and on to where the arm was raised."""
     if look(sim, env_id).held_marker >= 0 or grip < 0:
         for _ in range(2):
             action = still(look(sim, env_id))
@@ -115,7 +126,7 @@ def back_out(sim: Simulator, env_id: int, reach: Reach, grip: float) -> Actions:
     yield from move(
         sim, env_id, arm=reach.pre, base=reach.pre_base, speed=speed, grip=grip, reverse=True
     )
-    yield from move(sim, env_id, base=reach.standoff, grip=grip, reverse=True, speed=0.6)
+    yield from move(sim, env_id, base=reach.raise_at, grip=grip, reverse=True, speed=0.6)
 
 
 def _towards(view: object, base: np.ndarray, arm: np.ndarray, grip: float) -> np.ndarray:

@@ -23,8 +23,10 @@ from tpsrl.sim.door import Navigation, Simulator
 _RADII = np.arange(0.40, 1.06, 0.05)
 _AZIMUTHS = 24
 _MOST_QUERIES = 45
-_STANDOFFS = (0.5, 0.4, 0.3, 0.6, 0.2, 0.1, 0.0)
-_MOST_STEPS = 190.0
+_STANDOFFS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
+_FARTHEST = 1.42
+"""Largest distance from the target at which a standoff counts as having navigated to it, m."""
+_MOST_STEPS = 230.0
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,12 @@ class TipTarget:
 
 @dataclass(frozen=True)
 class Reach:
-    """A plan: drive to ``standoff``, raise the arm, drive to ``pre_base``, move in.
+    """A plan: drive to ``raise_at``, raise the arm, drive to ``pre_base``, move in.
 
     Attributes:
-        base, pre_base, standoff: (3,) base poses at contact, before it, and away from furniture.
+        base, pre_base: (3,) base poses at contact and where the approach begins.
+        raise_at: (3,) where the arm is raised and lowered.
+        standoff: (3,) where the robot comes to, facing the target, its arm still low.
         contact, pre: (7,) arm postures.
         azimuth, pitch: approach direction of the cup, rad.
         cost: estimated control steps.
@@ -66,6 +70,7 @@ class Reach:
 
     base: np.ndarray
     pre_base: np.ndarray
+    raise_at: np.ndarray
     standoff: np.ndarray
     contact: np.ndarray
     pre: np.ndarray
@@ -89,6 +94,7 @@ class _Posture:
     contact: np.ndarray
     pre: np.ndarray
     clear: float
+    steps: float
     cost: float
 
 
@@ -122,7 +128,7 @@ def plan_reach(
         GiveUpError: no base pose allows it.
     """
     navigation = free_space(sim, env_id)
-    postures = [p for p in _postures(view, target) if p.cost <= most_steps]
+    postures = [p for p in _postures(view, target) if p.steps <= most_steps]
     candidates = _candidates(navigation, view, target, postures, banned)
     if not candidates:
         raise GiveUpError("target out of reach")
@@ -141,27 +147,36 @@ def plan_reach(
 
 def _postures(view: View, target: TipTarget) -> list[_Posture]:
     """Return the arm postures that put the cup at the target's height, with their cost."""
-    kinematics = arm_kinematics()
     found = []
     for pitch, extra in target.pitches.items():
         offset = target.tip(pitch)
-        for radius in _RADII:
-            contact = kinematics.planar(PAN, float(radius), float(offset[2]), pitch)
-            if contact is None:
-                continue
-            for back, up in target.approaches(pitch):
-                pre = kinematics.planar(PAN, float(radius), float(offset[2]) + up, pitch)
-                if pre is None:
-                    continue
-                middle = kinematics.planar(PAN, float(radius), float(offset[2]) + up / 2, pitch)
-                steps = arm_steps(view.target, pre) + 2 * arm_steps(pre, contact)
-                steps += arm_steps(pre, rest_posture(pre)) + (40.0 if middle is None else 0.0)
-                clear = target.clear(pitch, float(np.hypot(back, up)))
-                found.append(
-                    _Posture(pitch, float(radius), offset, back, contact, pre, clear, steps + extra)
-                )
-                break
+        pairs = target.approaches(pitch)
+        heights = {up: _planar_row(float(offset[2]) + up, pitch) for _, up in pairs}
+        for radius, contact in _planar_row(float(offset[2]), pitch).items():
+            best: _Posture | None = None
+            for back, up in pairs:
+                for other, pre in heights[up].items():
+                    if other > radius + 1e-6:
+                        continue
+                    steps = arm_steps(view.target, pre) + 2 * arm_steps(pre, contact)
+                    steps += arm_steps(pre, rest_posture(pre))
+                    if best is None or steps < best.steps:
+                        clear = target.clear(pitch, float(np.hypot(back, up)))
+                        shift = back + radius - other
+                        best = _Posture(
+                            pitch, radius, offset, shift, contact, pre, clear, steps, steps + extra
+                        )
+                if best is not None:
+                    break
+            if best is not None:
+                found.append(best)
     return found
+
+
+def _planar_row(height: float, pitch: float) -> dict[float, np.ndarray]:
+    """Return radius -> posture for all radii within reach."""
+    row = {float(r): arm_kinematics().planar(PAN, float(r), height, pitch) for r in _RADII}
+    return {r: q for r, q in row.items() if q is not None}
 
 
 def _candidates(
@@ -188,7 +203,7 @@ def _candidates(
             old = found.get((j, posture.pitch))
             if old is not None and old[0].cost <= posture.cost:
                 continue
-            reach = _with_standoff(navigation, view, base, posture, float(azimuth))
+            reach = _with_standoff(navigation, target.xy, base, posture, float(azimuth))
             if reach is None or any(_alike(reach, b) for b in banned):
                 continue
             cost = posture.cost + _drive_steps(field, view.base, reach.standoff)
@@ -206,20 +221,31 @@ def _base_pose(xy: np.ndarray, posture: _Posture, azimuth: float) -> np.ndarray:
 
 
 def _with_standoff(
-    navigation: Navigation, view: View, base: np.ndarray, posture: _Posture, azimuth: float
+    navigation: Navigation, xy: np.ndarray, base: np.ndarray, posture: _Posture, azimuth: float
 ) -> Reach | None:
-    """Find where the robot raises its arm: straight behind the base pose at contact."""
+    """Find where the robot stops and raises its arm: straight behind the pose at contact."""
     ahead = np.append(unit(base[2]), 0.0)
     pre_base = base - posture.back * ahead
     for back in _STANDOFFS:
-        standoff = pre_base - back * ahead
-        if not navigation.is_navigable(standoff[:2]):
+        standoff = base - back * ahead
+        if np.linalg.norm(standoff[:2] - xy) > _FARTHEST:
             continue
-        reached = navigation.clamp_motion(standoff[:2], base[:2])
+        raise_at = standoff if back >= posture.back else pre_base
+        if not navigation.is_navigable(np.array([standoff[:2], raise_at[:2]])).all():
+            continue
+        reached = navigation.clamp_motion(raise_at[:2], base[:2])
         if np.linalg.norm(reached - base[:2]) > 1e-6:
             continue
         return Reach(
-            base, pre_base, standoff, posture.contact, posture.pre, azimuth, posture.pitch, 0.0
+            base,
+            pre_base,
+            raise_at,
+            standoff,
+            posture.contact,
+            posture.pre,
+            azimuth,
+            posture.pitch,
+            0.0,
         )
     return None
 
@@ -245,8 +271,8 @@ def _count_touches(world: WhatIf, view: View, reach: Reach, posture: _Posture, e
         reach.at(posture.clear),
         (reach.pre_base, reach.pre),
         reach.at(0.5 * posture.clear),
-        (0.5 * (reach.pre_base + reach.standoff), reach.pre),
-        (reach.standoff, reach.pre),
+        (0.5 * (reach.pre_base + reach.raise_at), reach.pre),
+        (reach.raise_at, reach.pre),
         (reach.standoff, view.qpos),
     ]
     for base, qpos in trials:

@@ -12,7 +12,7 @@ from tpsrl.episodes.types import Target
 from tpsrl.sim.door import ReceptacleInfo, Simulator
 
 _PITCHES = np.radians([90.0, 75.0, 60.0, 45.0, 30.0, 20.0, 10.0])
-_APPROACH = (0.11, 0.07, 0.04)
+_APPROACH = (0.09, 0.06, 0.03)
 _NEAR = 0.02
 """The cup stops this far from the object in the collision check, m."""
 _DROP_HEIGHT = 0.02
@@ -59,25 +59,36 @@ def pick_target(sim: Simulator, env_id: int, view: View, target: Target) -> TipT
     inside = enclosed(sim, env_id, centre)
     pitches = {}
     for pitch in map(float, _PITCHES):
-        if inside and pitch > np.radians(65):
+        if inside and pitch > np.radians(50):
             continue
         # An object that goes into the fridge is best held from the side, so it stands there.
         pitches[pitch] = 25.0 * pitch if low_goal else 0.0
 
     def surface(pitch: float) -> float:
-        """Distance from the centre to the surface along the approach, at most."""
+        """Distance from the centre to the surface against the approach, at most."""
         return min(half / max(np.sin(pitch), 0.2), max(0.09, half))
 
+    def planned(pitch: float) -> float:
+        """Distance from the centre at which contact is planned; the cup goes on if need be."""
+        return half - 0.005 if pitch > np.radians(80) else 0.5 * surface(pitch)
+
+    def tip(pitch: float) -> np.ndarray:
+        away = planned(pitch)
+        return np.array([-away * np.cos(pitch), 0.0, centre[2] + away * np.sin(pitch)])
+
     def approaches(pitch: float) -> list[tuple[float, float]]:
-        lengths = [surface(pitch) + _NEAR + extra for extra in _APPROACH]
+        if inside:
+            return [(0.30, 0.04), (0.24, 0.03), (0.24, 0.02)]
+        lengths = [surface(pitch) - planned(pitch) + _NEAR + extra for extra in _APPROACH]
         return [(s * np.cos(pitch), s * np.sin(pitch)) for s in lengths]
 
     def clear(pitch: float, length: float) -> float:
-        return 1.0 - (surface(pitch) + _NEAR) / length
+        near = 0.10 if inside else surface(pitch) - planned(pitch) + _NEAR
+        return 1.0 - near / length
 
     return TipTarget(
         xy=centre[:2],
-        tip=lambda pitch: np.array([0.0, 0.0, centre[2]]),
+        tip=tip,
         approaches=approaches,
         clear=clear,
         pitches=pitches,
