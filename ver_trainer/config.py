@@ -40,6 +40,7 @@ class CollectConfig:
     num_envs: int = 16
     steps: int = 128
     envs_per_worker: int = 1
+    threads: int = 1  # torch threads while collecting, when the environments need the cores
     min_batch: int = 0  # 0: num_envs / 1.5
     max_batch: int = 0  # 0: num_envs
     final_batch: str = "dispatch"
@@ -144,7 +145,7 @@ class TrainConfig:
     out: str = "runs/train"
     resume: str = "auto"
     device: str = "auto"
-    threads: int = 1
+    threads: int = 1  # torch threads while learning
     precision: str = "float32"
     pretrained: str = ""
     pretrained_parts: list[str] = field(default_factory=list)
@@ -159,6 +160,7 @@ class TrainConfig:
 FREE_ON_RESUME = (
     *("total_steps", "out", "resume", "log", "device", "threads", "collect.max_faults"),
     *("collect.step_timeout", "collect.start_timeout", "collect.worker_nice"),
+    "collect.threads",
 )
 
 
@@ -275,7 +277,7 @@ def validate(config: TrainConfig) -> None:
             hint = f"did you mean '{close[0]}'?" if close else f"use one of {', '.join(options)}"
             raise ConfigError(f"'{value}' is not a valid value of '{key}'; {hint}")
     for key in ("total_steps", "collect.num_envs", "collect.steps", "collect.envs_per_worker",
-                "ppo.epochs", "ppo.mini_batches", "threads", "log.interval", "optim.lr",
+                "ppo.epochs", "ppo.mini_batches", "threads", "collect.threads", "log.interval", "optim.lr",
                 "log.keep_checkpoints", "log.checkpoint_interval", "collect.queue"):  # fmt: skip
         if get(config, key) <= 0:
             raise ConfigError(f"'{key}' is {get(config, key)}: it must be greater than 0")

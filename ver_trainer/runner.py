@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from omegaconf import OmegaConf
 
 from ver_trainer.config import TrainConfig, load_config
@@ -175,8 +176,10 @@ class Runner:
             self._stop_together()
             if self.config.collector == "inline" and single:
                 self._boundary = capture(self)
+            torch.set_num_threads(self.config.collect.threads)
             stats = self._collect()
             begin = time.perf_counter()
+            torch.set_num_threads(self.config.threads)
             metrics = parts.learner.update(parts.storage, self._progress())
             learn = time.perf_counter() - begin
             parts.storage.after_update()

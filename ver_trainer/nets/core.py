@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 
@@ -41,8 +42,18 @@ class LSTMCore(nn.Module):
 
     def step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One step for ``n`` environments; returns output and next state."""
-        output, hidden = self.lstm(features.unsqueeze(0), self._split(state))
-        return output.squeeze(0), self._join(hidden)
+        # Written out because one step of torch's CPU LSTM re-arranges all weights: 3 ms, not 0.3.
+        lstm = self.lstm
+        hidden, cell = self._split(state)
+        following: list[Tensor] = []
+        for layer in range(lstm.num_layers):
+            w_in, w_rec, b_in, b_rec = lstm.all_weights[layer]
+            gates = F.linear(features, w_in, b_in) + F.linear(hidden[layer], w_rec, b_rec)
+            i, f, g, o = gates.chunk(4, dim=-1)
+            c = torch.sigmoid(f) * cell[layer] + torch.sigmoid(i) * torch.tanh(g)
+            features = torch.sigmoid(o) * torch.tanh(c)
+            following += [features, c]
+        return features, torch.cat(following[0::2] + following[1::2], dim=-1)
 
     def sequence(self, features: Tensor, packing: Packing) -> Tensor:
         """All rows of a mini-batch in packed order; returns outputs in the same order."""
@@ -54,9 +65,6 @@ class LSTMCore(nn.Module):
         shaped = state.view(state.shape[0], 2, self.lstm.num_layers, self.lstm.hidden_size)
         hidden, cell = shaped.unbind(1)
         return hidden.transpose(0, 1).contiguous(), cell.transpose(0, 1).contiguous()
-
-    def _join(self, hidden: tuple[Tensor, Tensor]) -> Tensor:
-        return torch.stack(hidden).permute(2, 0, 1, 3).reshape(hidden[0].shape[1], -1)
 
 
 class NoCore(nn.Module):

@@ -1,0 +1,165 @@
+"""Speed of the trainer beside its peers.
+
+``python -m benchmarks.trainer workload=waiting|compute json=FILE [rounds=3 seconds=20 warmup=10
+only=ver,sb3]`` sets the peers up in environments of their own, measures every scheme and peer in
+turn, repeats that ``rounds`` times (so that a change of the machine's load hits all alike), prints
+the table and writes the numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.trainer_envs import WORKLOADS
+from benchmarks.trainer_setup import python_of
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEMES = ("ver", "nover", "ddppo", "htsrl", "async")
+PEERS = {
+    "waiting": ("sample_factory", "sb3", "skrl"),
+    "compute": ("sample_factory", "sample_factory_serial", "sb3", "skrl"),
+}
+OPTIONS = {
+    "workload": "waiting", "json": "", "rounds": "3", "seconds": "20", "warmup": "10", "only": "",
+}  # fmt: skip
+
+
+def options(arguments: list[str]) -> dict[str, str]:
+    """Reads ``key=value`` arguments."""
+    chosen = dict(OPTIONS)
+    for text in arguments:
+        key, _, value = text.partition("=")
+        if key not in chosen:
+            raise SystemExit(f"unknown option '{key}': use {', '.join(chosen)}")
+        chosen[key] = value
+    if chosen["workload"] not in WORKLOADS:
+        raise SystemExit(f"workload={chosen['workload']} is not one of {', '.join(WORKLOADS)}")
+    return chosen
+
+
+def measure(name: str, chosen: dict[str, str]) -> float:
+    """Steps per second of one scheme or peer; NaN if it failed."""
+    arguments = [chosen["workload"], chosen["warmup"], chosen["seconds"]]
+    if name in SCHEMES:
+        command = [sys.executable, "-m", "benchmarks.trainer_ours", name, *arguments]
+    else:
+        peer = "sample_factory" if name.startswith("sample_factory") else name
+        command = [python_of(peer), "-m", "benchmarks.trainer_peers", name, *arguments]
+    limit = 120 + float(chosen["warmup"]) + 3 * float(chosen["seconds"])
+    threads = "2" if WORKLOADS[chosen["workload"]]["recurrent"] else "1"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": threads}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env=environment, start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, errors = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        out, errors = "", "it took too long"
+    finally:
+        _end_session(process)
+    for line in reversed(out.splitlines()):
+        if line.startswith("{"):
+            return float(json.loads(line)["steps_per_second"])
+    print(f"{name} failed: {errors.strip()[-400:]}", file=sys.stderr)
+    return float("nan")
+
+
+def _end_session(process: subprocess.Popen[str]) -> None:
+    """Ends what a peer may have left running, by its process group."""
+    try:
+        os.killpg(process.pid, 9)
+    except ProcessLookupError:
+        return
+    finally:
+        process.wait()
+
+
+def describe_machine() -> dict[str, Any]:
+    """Cores, load, versions and commit."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+    return {
+        "cores": os.cpu_count(),
+        "load_before": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "commit": commit,
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def run(chosen: dict[str, str]) -> dict[str, Any]:
+    """Measures everything and returns what is written to the JSON file."""
+    names = [*SCHEMES, *PEERS[chosen["workload"]]]
+    if chosen["only"]:
+        names = [n for n in chosen["only"].split(",") if n in names]
+    machine = describe_machine()
+    console = Console(stderr=True)
+    results: dict[str, list[float]] = {name: [] for name in names}
+    rounds = int(chosen["rounds"])
+    each = float(chosen["warmup"]) + float(chosen["seconds"]) + 8
+    for number in range(rounds):
+        for position, name in enumerate(names):
+            left = ((rounds - number) * len(names) - position) * each
+            rate = measure(name, chosen)
+            results[name].append(rate)
+            load = os.getloadavg()[0]
+            console.print(
+                f"round {number + 1}/{rounds} {name}: {rate:,.0f} steps/s "
+                f"(load {load:.1f}, about {left - each:,.0f} s left)",
+                highlight=False,
+            )
+    medians = {name: statistics.median(values) for name, values in results.items()}
+    return {
+        "workload": chosen["workload"],
+        "steps_per_second": medians,
+        "rounds": results,
+        "ratios": ratios(medians),
+        "machine": machine,
+    }
+
+
+def ratios(medians: dict[str, float]) -> dict[str, float]:
+    """``ver`` over everything else."""
+    ver = medians.get("ver", float("nan"))
+    return {f"ver/{name}": ver / value for name, value in medians.items() if name != "ver"}
+
+
+def show(report: dict[str, Any]) -> None:
+    """Prints the table."""
+    table = Table(title=f"workload={report['workload']}: environment steps per second")
+    for column in ("system", "median", "rounds", "ver is"):
+        table.add_column(column, justify="right")
+    for name, value in report["steps_per_second"].items():
+        rounds = " ".join(f"{x:,.0f}" for x in report["rounds"][name])
+        ratio = report["ratios"].get(f"ver/{name}")
+        table.add_row(name, f"{value:,.0f}", rounds, f"{ratio:.2f}x" if ratio else "")
+    Console().print(table)
+
+
+def main() -> None:
+    """Entry point."""
+    chosen = options(sys.argv[1:])
+    report = run(chosen)
+    show(report)
+    if chosen["json"]:
+        path = Path(chosen["json"])
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.write_text(json.dumps(report, indent=2) + "\n")
+        os.replace(temporary, path)
+
+
+if __name__ == "__main__":
+    main()
