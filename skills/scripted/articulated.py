@@ -7,6 +7,7 @@ handle's path. Arc, heading and reach are searched for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,7 +98,9 @@ def handle_path(sim: Simulator, env_id: int, joint: int, value: float) -> Handle
     return HandlePath(points, np.full(_POINTS, facing), None, float(marker[2]), values)
 
 
-def plan_handle(sim: Simulator, env_id: int, view: View, joint: int) -> Lead:
+def plan_handle(
+    sim: Simulator, env_id: int, view: View, joint: int, low: Sequence[np.ndarray] = ()
+) -> Lead:
     """Plan to open a closed joint or to close an open one.
 
     Raises:
@@ -107,11 +110,22 @@ def plan_handle(sim: Simulator, env_id: int, view: View, joint: int) -> Lead:
     is_door = sim.joint_names[joint] in sim.scene(env_id).container_static
     opening = view.joints[joint] < (0.35 if is_door else 0.15)
     value = (min(1.32, upper) if is_door else 0.9 * upper) if opening else 0.0
-    return plan_lead(sim, env_id, view, joint, value)
+    return plan_lead(sim, env_id, view, joint, value, drive_weight=0.2, low=low)
 
 
-def plan_lead(sim: Simulator, env_id: int, view: View, joint: int, value: float) -> Lead:
+def plan_lead(
+    sim: Simulator,
+    env_id: int,
+    view: View,
+    joint: int,
+    value: float,
+    *,
+    drive_weight: float = 1.0,
+    low: Sequence[np.ndarray] = (),
+) -> Lead:
     """Search for base arcs along which the cup can lead a handle to joint position ``value``.
+
+    ``drive_weight`` and ``low`` are those of :func:`skills.scripted.reach.plan_reach`.
 
     Raises:
         GiveUpError: the joint has no handle, or no motion works.
@@ -129,7 +143,9 @@ def plan_lead(sim: Simulator, env_id: int, view: View, joint: int, value: float)
             pre = arm_kinematics().planar(0.0, radius - back, path.height + up, pitch)
             if posture is None or pre is None:
                 continue
-            candidates += _leads(navigation, closed, view, path, posture, pre, float(radius))
+            candidates += _leads(
+                navigation, closed, view, path, posture, pre, float(radius), drive_weight
+            )
     if not candidates:
         raise GiveUpError("handle out of reach")
     candidates.sort(key=lambda lead: lead.cost)
@@ -139,7 +155,7 @@ def plan_lead(sim: Simulator, env_id: int, view: View, joint: int, value: float)
             trials = [
                 (lead.bases[0], lead.pre),
                 (lead.standoff, lead.pre),
-                (lead.standoff, view.qpos),
+                *((lead.standoff, qpos) for qpos in (view.qpos, *low)),
             ]
             touches = sum(world.touches(base, arm) for base, arm in trials)
             if touches < fewest:
@@ -157,6 +173,7 @@ def _leads(
     posture: np.ndarray,
     pre: np.ndarray,
     radius: float,
+    drive_weight: float,
 ) -> list[Lead]:
     """Return the feasible plans for one arm posture."""
     bearings = path.normals[0] + np.radians(np.arange(-60.0, 61.0, 10.0))
@@ -184,7 +201,7 @@ def _leads(
         arm[0], before[0] = turned[k, 0], turned[k, 0]
         drive = float(field.distance(standoff[:2])) / BASE_DELTA_LINEAR
         drive += abs(wrap(standoff[2] - view.base[2])) / BASE_DELTA_ANGULAR
-        cost = arm_steps(view.target, before) + drive
+        cost = arm_steps(view.target, before) + drive_weight * drive
         cost += float(np.abs(np.diff(turned[k])).sum()) / ARM_DELTA
         cost += arm_steps(arm, rest_posture(arm))
         if np.isfinite(cost):
@@ -367,7 +384,10 @@ class _Articulated(ScriptedSkill):
         for back in (0.25, 0.15, 0.08):
             pose = view.base - back * np.append(unit(view.base[2]), 0.0)
             if np.linalg.norm(navigation.clamp_motion(view.base[:2], pose[:2]) - pose[:2]) < 1e-6:
-                yield from move(sim, env_id, base=pose, reverse=True, speed=0.4, grip=-1.0)
+                rest = rest_posture(view.target)
+                yield from move(
+                    sim, env_id, base=pose, arm=rest, reverse=True, speed=0.4, grip=-1.0
+                )
                 return
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skills.scripted.articulated import plan_handle
@@ -61,9 +63,12 @@ class Navigate(ScriptedSkill):
 
     def _goal_pose(self, sim: Simulator, env_id: int) -> np.ndarray:
         view = look(sim, env_id)
+        # The arm is reset between skills, so the manipulation starts from there.
+        low = (view.qpos, RESET_ARM_TARGET)
+        view = replace(view, target=RESET_ARM_TARGET, qpos=RESET_ARM_TARGET)
         try:
             if self.call.place == "receptacle":
-                return plan_handle(sim, env_id, view, self._joint(sim)).standoff
+                return plan_handle(sim, env_id, view, self._joint(sim), low).standoff
             target = episode_target(sim, env_id, self.call)
             if view.held_object == target.object_index:
                 goal = place_goal(sim, env_id, self.call)
@@ -72,7 +77,7 @@ class Navigate(ScriptedSkill):
                 return self._near(sim, env_id)
             else:
                 tip = pick_target(sim, env_id, view, target)
-            return plan_reach(sim, env_id, view, tip).standoff
+            return plan_reach(sim, env_id, view, tip, drive_weight=0.2, low=low).standoff
         except GiveUpError:
             return self._near(sim, env_id)
 

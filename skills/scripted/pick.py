@@ -11,6 +11,7 @@ from skills.scripted.reach import Reach, free_space, plan_reach
 from skills.scripted.targets import episode_target, pick_target
 from skills.scripted.view import look
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_LINEAR
+from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
 REST_REACHED = 0.15
@@ -109,7 +110,10 @@ def move_in(sim: Simulator, env_id: int, reach: Reach, *, grasp: bool) -> Action
 
 
 def back_out(sim: Simulator, env_id: int, reach: Reach, grip: float) -> Actions:
-    """Move back along the approach and on to where the arm was raised."""
+    """Move back along the approach and on to where the arm was raised.
+
+    The arm comes to rest on the way if that lifts the cup, so that nothing is swept off.
+    """
     if look(sim, env_id).held_marker >= 0 or grip < 0:
         for _ in range(2):
             action = still(look(sim, env_id))
@@ -126,7 +130,18 @@ def back_out(sim: Simulator, env_id: int, reach: Reach, grip: float) -> Actions:
     yield from move(
         sim, env_id, arm=reach.pre, base=reach.pre_base, speed=speed, grip=grip, reverse=True
     )
-    yield from move(sim, env_id, base=reach.raise_at, grip=grip, reverse=True, speed=0.6)
+    rest = rest_posture(reach.pre)
+    kinematics = arm_kinematics()
+    rises = kinematics.forward(rest).pos[2] > kinematics.forward(reach.pre).pos[2] - 0.03
+    yield from move(
+        sim,
+        env_id,
+        arm=rest if rises else reach.pre,
+        base=reach.raise_at,
+        grip=grip,
+        reverse=True,
+        speed=0.6,
+    )
 
 
 def _towards(view: object, base: np.ndarray, arm: np.ndarray, grip: float) -> np.ndarray:
@@ -142,8 +157,6 @@ def _towards(view: object, base: np.ndarray, arm: np.ndarray, grip: float) -> np
 
 def _tip_travel(reach: Reach) -> float:
     """Return how far the cup moves from pre-contact to contact, m."""
-    from tpsrl.robot.kinematics import arm_kinematics
-
     kinematics = arm_kinematics()
     gap = kinematics.forward(reach.contact).pos - kinematics.forward(reach.pre).pos
     gap[0] += float(np.linalg.norm(reach.base[:2] - reach.pre_base[:2]))

@@ -112,7 +112,8 @@ def plan_reach(
     target: TipTarget,
     *,
     banned: Sequence[Reach] = (),
-    most_steps: float = _MOST_STEPS,
+    drive_weight: float = 1.0,
+    low: Sequence[np.ndarray] = (),
 ) -> Reach:
     """Find the cheapest way for the cup to reach a target.
 
@@ -122,21 +123,22 @@ def plan_reach(
         view: its state.
         target: what to reach.
         banned: plans that failed before; plans like them are not returned.
-        most_steps: dearest arm motion allowed.
+        drive_weight: what a control step of driving counts against one of the arm.
+        low: (7,) postures in which the robot may come to the standoff, besides the present one.
 
     Raises:
         GiveUpError: no base pose allows it.
     """
     navigation = free_space(sim, env_id)
-    postures = [p for p in _postures(view, target) if p.steps <= most_steps]
-    candidates = _candidates(navigation, view, target, postures, banned)
+    postures = [p for p in _postures(view, target) if p.steps <= _MOST_STEPS]
+    candidates = _candidates(navigation, view, target, postures, banned, drive_weight)
     if not candidates:
         raise GiveUpError("target out of reach")
     best: Reach | None = None
     with what_if(sim, env_id) as world:
         for reach, posture in candidates[:_MOST_QUERIES]:
             allowed = best.touches if best is not None else 99
-            touches = _count_touches(world, view, reach, posture, allowed)
+            touches = _count_touches(world, [view.qpos, *low], reach, posture, allowed)
             if best is None or touches < best.touches:
                 best = _with_touches(reach, touches)
             if touches == 0:
@@ -156,13 +158,13 @@ def _postures(view: View, target: TipTarget) -> list[_Posture]:
             best: _Posture | None = None
             for back, up in pairs:
                 for other, pre in heights[up].items():
-                    if other > radius + 1e-6:
+                    shift = back + other - radius
+                    if shift < -1e-6:
                         continue
                     steps = arm_steps(view.target, pre) + 2 * arm_steps(pre, contact)
                     steps += arm_steps(pre, rest_posture(pre))
                     if best is None or steps < best.steps:
                         clear = target.clear(pitch, float(np.hypot(back, up)))
-                        shift = back + radius - other
                         best = _Posture(
                             pitch, radius, offset, shift, contact, pre, clear, steps, steps + extra
                         )
@@ -185,6 +187,7 @@ def _candidates(
     target: TipTarget,
     postures: Sequence[_Posture],
     banned: Sequence[Reach],
+    drive_weight: float,
 ) -> list[tuple[Reach, _Posture]]:
     """Return feasible plans, cheapest first, one for each direction and pitch."""
     if not postures:
@@ -206,7 +209,7 @@ def _candidates(
             reach = _with_standoff(navigation, target.xy, base, posture, float(azimuth))
             if reach is None or any(_alike(reach, b) for b in banned):
                 continue
-            cost = posture.cost + _drive_steps(field, view.base, reach.standoff)
+            cost = posture.cost + drive_weight * _drive_steps(field, view.base, reach.standoff)
             if np.isfinite(cost) and (old is None or cost < old[0].cost):
                 found[(j, posture.pitch)] = (_with_cost(reach, cost), posture)
     return sorted(found.values(), key=lambda pair: pair[0].cost)
@@ -264,7 +267,9 @@ def _drive_steps(field: object, here: np.ndarray, goal: np.ndarray) -> float:
     return distance / BASE_DELTA_LINEAR + turning / BASE_DELTA_ANGULAR
 
 
-def _count_touches(world: WhatIf, view: View, reach: Reach, posture: _Posture, enough: int) -> int:
+def _count_touches(
+    world: WhatIf, low: Sequence[np.ndarray], reach: Reach, posture: _Posture, enough: int
+) -> int:
     """Count tried postures of a plan that touch something; stops counting at ``enough``."""
     count = 0
     trials = [
@@ -273,7 +278,7 @@ def _count_touches(world: WhatIf, view: View, reach: Reach, posture: _Posture, e
         reach.at(0.5 * posture.clear),
         (0.5 * (reach.pre_base + reach.raise_at), reach.pre),
         (reach.raise_at, reach.pre),
-        (reach.standoff, view.qpos),
+        *((reach.standoff, qpos) for qpos in low),
     ]
     for base, qpos in trials:
         count += world.touches(base, qpos)

@@ -57,6 +57,8 @@ def pick_target(sim: Simulator, env_id: int, view: View, target: Target) -> TipT
     half = float(np.clip(centre[2] - support_height(sim, env_id, centre), 0.012, 0.15))
     low_goal = enclosed(sim, env_id, target.goal_pos)
     inside = enclosed(sim, env_id, centre)
+    place = support(sim, env_id, centre)
+    drawer = place is not None and place.joint >= 0
     pitches = {}
     for pitch in map(float, _PITCHES):
         if inside and pitch > np.radians(50):
@@ -79,6 +81,8 @@ def pick_target(sim: Simulator, env_id: int, view: View, target: Target) -> TipT
     def approaches(pitch: float) -> list[tuple[float, float]]:
         if inside:
             return [(0.30, 0.04), (0.24, 0.03), (0.24, 0.02)]
+        if drawer:
+            return [(0.0, up) for up in (0.21, 0.18)]
         lengths = [surface(pitch) - planned(pitch) + _NEAR + extra for extra in _APPROACH]
         return [(s * np.cos(pitch), s * np.sin(pitch)) for s in lengths]
 
