@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from skills.interface import SkillCall
 from skills.tasks.arrays import Array, merge_rows
 from skills.tasks.base import Progress, Task
 from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.sensors import DEPTH, observe
-from skills.tasks.starts import NoStartError, Spawn, draw_start
+from skills.tasks.starts import NoStartError, Spawn, draw_start, free_points
 from skills.tasks.state import GoalRow, Outcome, View, stack_goals
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -31,11 +32,13 @@ class Origin:
         episode_id: of the file.
         layout: of the furniture.
         seed: of everything random in the start state.
+        call: what a plan would have called, ``None`` for PointNav, Flee and Explore.
     """
 
     episode_id: str
     layout: str
     seed: int
+    call: SkillCall | None = None
 
 
 class SkillWorlds:
@@ -71,7 +74,7 @@ class SkillWorlds:
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
         self._fields: list[DistanceField | None] = [None] * sim.num_envs
-        self._progress: Progress | None = None
+        self.progress: Progress | None = None
         self.view: View | None = None
 
     def start(self, env_ids: Sequence[int], seeds: Sequence[int]) -> None:
@@ -86,22 +89,22 @@ class SkillWorlds:
         self._look()
         assert self.view is not None
         begun = self.task.begin(self.view)
-        if self._progress is None:
-            self._progress = begun
+        if self.progress is None:
+            self.progress = begun
         else:
             chosen = np.zeros(self.sim.num_envs, dtype=bool)
             chosen[list(env_ids)] = True
             like = self.view.state.base_pose
             mask = array_namespace(like).asarray(chosen, device=device(like))
-            self._progress = merge_rows(self._progress, begun, mask)
+            self.progress = merge_rows(self.progress, begun, mask)
 
     def step(self, actions: Array) -> Outcome:
         """Carry out (n, ``task.layout.size``) actions in [-1, 1] and judge what follows."""
-        assert self.view is not None and self._progress is not None
+        assert self.view is not None and self.progress is not None
         robot, stop = self.task.robot_action(self.view, actions)
         self.sim.step(robot)
         self._look(fresh=False)
-        self._progress, outcome = self.task.step(self.view, self._progress, stop)
+        self.progress, outcome = self.task.step(self.view, self.progress, stop)
         return outcome
 
     def observe(self) -> dict[str, Array]:
@@ -111,6 +114,10 @@ class SkillWorlds:
         if DEPTH in self.task.sensors:
             seen[DEPTH] = self.sim.depth()
         return seen
+
+    def free_points(self, env_id: int) -> np.ndarray:
+        """Return (k, 2) navigable points all over the apartment, 0.1 m apart."""
+        return free_points(self.sim.scene(env_id).navigation)
 
     def _look(self, fresh: bool = True) -> None:
         state = self.sim.state()
@@ -144,27 +151,27 @@ class SkillWorlds:
         if self.starts and rng.random() < self.handoff_fraction:
             start = self.starts[int(rng.integers(len(self.starts)))]
             apply_start(self.sim, env_id, start, seed)
-            self._note(env_id, start.episode, seed)
+            self._note(env_id, start.episode, seed, start.call)
             return goal_for_call(self.task, self.sim, env_id, start.call)
         reason = ""
         for _ in range(_EPISODE_TRIES):
             episode = self.episodes[int(rng.integers(len(self.episodes)))]
             try:
-                row = draw_start(
+                begun = draw_start(
                     self.task, self.sim, env_id, episode, int(rng.integers(2**31)), self.spawn
                 )
             except NoStartError as error:
                 reason = f"{error} (episode '{episode.episode_id}')"
                 continue
-            self._note(env_id, episode, seed)
-            return row
+            self._note(env_id, episode, seed, begun.call)
+            return begun.goal
         raise UserError(
             f"the skill '{self.task.name}' found no start state in {_EPISODE_TRIES} episodes;"
             f" the last one: {reason}; use other episodes."
         )
 
-    def _note(self, env_id: int, episode: Episode, seed: int) -> None:
-        self.origins[env_id] = Origin(episode.episode_id, episode.layout, seed)
+    def _note(self, env_id: int, episode: Episode, seed: int, call: SkillCall | None) -> None:
+        self.origins[env_id] = Origin(episode.episode_id, episode.layout, seed, call)
 
 
 def check_options(options: Mapping[str, Any] | None, known: Sequence[str]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from array_api_compat import device
+from array_api_compat import array_namespace, device
 
 from skills.tasks.arrays import Array, full_like_rows
 from skills.tasks.state import CAUSE, Outcome, View
@@ -148,6 +148,23 @@ class Task(ABC, Generic[P]):
         parts.append(take(self.layout.base, 2))
         stop = take(self.layout.stop, 1)[:, 0] > 0
         return xp.concat(parts, axis=1), stop
+
+    def flat_action(self, robot: Array, stop: Array) -> Array:
+        """Return the flat action that asks for a robot action, e.g. of a scripted skill.
+
+        Args:
+            robot: (n, 10) robot action; what the layout lacks is dropped.
+            stop: (n,) bool.
+
+        Returns:
+            (n, ``layout.size``), with -1 or 1 for stop.
+        """
+        xp, layout = array_namespace(robot), self.layout
+        parts = [robot[:, :7]] if layout.arm else []
+        parts += [robot[:, 7:8]] if layout.grip else []
+        parts += [robot[:, 8:10]] if layout.base else []
+        parts += [xp.where(stop, 1.0, -1.0)[:, None]] if layout.stop else []
+        return xp.concat([xp.astype(part, robot.dtype) for part in parts], axis=1)
 
     def step(self, view: View, progress: P, stop: Array) -> tuple[P, Outcome]:
         """Judge one step.

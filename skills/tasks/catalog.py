@@ -109,7 +109,7 @@ TASKS: dict[str, Task] = {
         name="explore",
         sensors=("head_depth", "gps", "compass"),
         layout=BASE,
-        horizon=500,
+        horizon=1000,
         success_reward=0.0,
         end_on_success=False,
     ),

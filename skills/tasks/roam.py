@@ -72,8 +72,8 @@ class ExploreTask(Task[ExploreProgress]):
     """
 
     cell_reward: float = 0.25
-    cell: float = 0.5
-    grid: int = 64
+    cell: float = 1.0
+    grid: int = 32
     success_fraction: float = 0.9
 
     def begin(self, view: View) -> ExploreProgress:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from skills.interface import SkillCall
+from skills.interface import SkillCall, SkillName
 from skills.tasks.articulated import ArticulatedTask
 from skills.tasks.base import Task
 from skills.tasks.goals import goal_for_call, joint_and_marker
@@ -39,6 +40,17 @@ OPEN_DRAWER, OPEN_DOOR = 0.5, 1.5
 _NOWHERE = np.zeros(3)
 
 
+@dataclass(frozen=True)
+class Start:
+    """How an episode began: the goal, and the skill call that a plan would have made.
+
+    ``call`` is ``None`` for tasks that are no part of a plan (PointNav, Flee, Explore).
+    """
+
+    goal: GoalRow
+    call: SkillCall | None
+
+
 class NoStartError(ValueError):
     """The episode has no start state for this skill; draw another episode."""
 
@@ -50,7 +62,7 @@ def draw_start(
     episode: Episode,
     seed: int,
     spawn: Spawn = "hab",
-) -> GoalRow:
+) -> Start:
     """Load an episode into a world and put the robot at a start state of the task.
 
     Args:
@@ -63,7 +75,7 @@ def draw_start(
             Habitat 2.0 did for robots whose base stands still.
 
     Returns:
-        The goal of that world.
+        Goal and skill call of that world.
 
     Raises:
         NoStartError: no start state was found.
@@ -78,7 +90,7 @@ def draw_start(
         return _manipulation(task, sim, env_id, rng, spawn)
     if isinstance(task, NavigateTask):
         return _navigate(task, sim, env_id, rng)
-    return _roam(task, sim, env_id, rng)
+    return Start(_roam(task, sim, env_id, rng), None)
 
 
 def _target(sim: Simulator, env_id: int, rng: np.random.Generator, skill: str) -> int:
@@ -88,7 +100,7 @@ def _target(sim: Simulator, env_id: int, rng: np.random.Generator, skill: str) -
     return int(rng.integers(count))
 
 
-def _navigate(task: NavigateTask, sim: Simulator, env_id: int, rng: np.random.Generator) -> GoalRow:
+def _navigate(task: NavigateTask, sim: Simulator, env_id: int, rng: np.random.Generator) -> Start:
     target = _target(sim, env_id, rng, task.name)
     holding = bool(rng.random() < task.holding_probability)
     call = SkillCall("navigate", target=target, place="goal" if holding else "start")
@@ -105,7 +117,7 @@ def _navigate(task: NavigateTask, sim: Simulator, env_id: int, rng: np.random.Ge
         if _put(sim, env_id, pose):
             if holding:
                 sim.snap_object(row.target, env_id)
-            return dataclasses.replace(row, start_pose=pose)
+            return Start(dataclasses.replace(row, start_pose=pose), call)
     raise NoStartError(f"no free start {task.min_start_distance} m away from the goal")
 
 
@@ -115,7 +127,7 @@ def _manipulation(
     env_id: int,
     rng: np.random.Generator,
     spawn: Spawn,
-) -> GoalRow:
+) -> Start:
     target = _target(sim, env_id, rng, task.name)
     skill: Literal["pick", "place"] = "pick" if isinstance(task, PickTask) else "place"
     call = SkillCall(skill, target=target)
@@ -140,7 +152,7 @@ def _manipulation(
         if _put(sim, env_id, pose):
             if not pick:
                 sim.snap_object(row.target, env_id)
-            return dataclasses.replace(row, start_pose=pose)
+            return Start(dataclasses.replace(row, start_pose=pose), call)
     raise NoStartError(f"no free start within {radius:.2f} m of the target")
 
 
@@ -153,11 +165,12 @@ def _near(
 
 def _articulated(
     task: ArticulatedTask, sim: Simulator, env_id: int, rng: np.random.Generator
-) -> GoalRow:
+) -> Start:
     joint, marker = joint_and_marker(sim, task.joint_name, task.marker_name)
     wanted = {n: 0.0 for n in sim.joint_names if _piece(n) == _piece(task.joint_name)}
     wanted[task.joint_name] = float(rng.uniform(*task.start))
     _set_joints(sim, env_id, wanted)
+    call = SkillCall(cast(SkillName, task.name), joint=task.joint_name)
     scene = sim.scene(env_id)
     origin = _spawn_frame(task, sim, scene, env_id, joint, marker)
     for _ in range(100):
@@ -174,9 +187,7 @@ def _articulated(
         if _put(sim, env_id, pose):
             sim.settle(SETTLE_SECONDS, env_id)
             if not sim.robot_contacts(env_id):
-                return goal_for_call(
-                    task, sim, env_id, SkillCall("open_cab", joint=task.joint_name)
-                )
+                return Start(goal_for_call(task, sim, env_id, call), call)
         _set_joints(sim, env_id, wanted)
     raise NoStartError(f"no free start before {task.joint_name}")
 
@@ -206,7 +217,7 @@ def _roam(task: Task, sim: Simulator, env_id: int, rng: np.random.Generator) -> 
 
 def _scale(task: Task, navigation: Navigation, xy: np.ndarray) -> float:
     """Return the largest geodesic distance from a point, or how many cells can be reached."""
-    points = np.concatenate([xy[None], _free_points(navigation)])
+    points = np.concatenate([xy[None], free_points(navigation)])
     distance = navigation.distance_field(xy[None]).distance(points)
     reachable = np.isfinite(distance)
     if isinstance(task, FleeTask):
@@ -219,7 +230,7 @@ def _scale(task: Task, navigation: Navigation, xy: np.ndarray) -> float:
 _LATTICES: WeakKeyDictionary[Navigation, np.ndarray] = WeakKeyDictionary()
 
 
-def _free_points(navigation: Navigation) -> np.ndarray:
+def free_points(navigation: Navigation) -> np.ndarray:
     """Return the navigable points of a 0.1 m lattice; made once per apartment layout."""
     if navigation not in _LATTICES:
         line = np.arange(-16.0, 16.05, 0.1)

@@ -77,7 +77,7 @@ def test_automatic_reset_keeps_the_last_observation(episodes):
     with simulator(2) as sim:
         env = BatchSkillEnv("pointnav", simulator=sim, depth=None, episodes=episodes)
         env.reset(seed=1)
-        progress = env.worlds._progress.path
+        progress = env.worlds.progress.path
         action = np.array([[1.0, 0.0, -1.0], [0.0, 0.0, 1.0]])
         observation, reward, terminated, truncated, info = env.step(action)
         assert terminated.tolist() == [False, True] and not truncated.any()
@@ -86,8 +86,8 @@ def test_automatic_reset_keeps_the_last_observation(episodes):
         last = info["final_obs"]["pointgoal_with_gps_compass"]
         now = observation["pointgoal_with_gps_compass"]
         assert np.array_equal(last[0], now[0]) and not np.array_equal(last[1], now[1])
-        assert env.worlds._progress.steps.tolist() == [1, 0]
-        assert env.worlds._progress.path[1] == 0.0 and progress.tolist() == [0.0, 0.0]
+        assert env.worlds.progress.steps.tolist() == [1, 0]
+        assert env.worlds.progress.path[1] == 0.0 and progress.tolist() == [0.0, 0.0]
         assert env.observation_space.contains(observation)
 
 
@@ -122,4 +122,4 @@ def test_a_diverged_world_is_truncated_and_started_again(episodes):
         _, reward, terminated, truncated, info = env.step(np.zeros((2, 10)))
         assert truncated.tolist() == [False, True] and not terminated.any()
         assert info["cause"][1] == CAUSE["diverged"] and reward[1] == 0.0
-        assert env.worlds._progress.steps.tolist() == [1, 0]
+        assert env.worlds.progress.steps.tolist() == [1, 0]

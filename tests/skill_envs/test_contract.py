@@ -212,7 +212,7 @@ def test_explore_counts_each_cell_once():
     task, rows = make_task("explore"), goals()
     progress = task.begin(view(state(), rows))
     rewards = []
-    for x in (0.6, 0.55, 0.0, -0.6):
+    for x in (0.6, 0.55, 0.0, -0.6):  # cells of 1 m, the first one centred on the start
         progress, outcome = task.step(view(state(base_pose=[x, 0, 0]), rows), progress, NO)
         rewards.append(float(outcome.reward[0]))
     assert rewards == [0.25, 0.0, 0.0, 0.25]
