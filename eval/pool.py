@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
@@ -196,13 +198,25 @@ def _start_conditions() -> Iterator[None]:
 
     The workers already fill the cores. Ctrl-C goes to the whole process group, and a worker that
     has not yet got as far as ignoring it would print a traceback; a blocked signal is inherited.
+    Here it is kept until the process has all it needs: half started, it would complain too.
     """
     missing = [name for name in _THREAD_VARIABLES if name not in os.environ]
     os.environ.update(dict.fromkeys(missing, "1"))
+    # Started later, multiprocessing's resource tracker would unblock the signal again.
+    resource_tracker.ensure_running()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    interrupts: list[int] = []
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread:
+        # Another thread (BLAS has some) may take the signal, and Python then handles it here.
+        handler = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     try:
         yield
     finally:
+        if in_main_thread:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for name in missing:
             del os.environ[name]
+        if interrupts:
+            signal.raise_signal(signal.SIGINT)
