@@ -1,7 +1,8 @@
 """What a skill environment adds to a step of the engine: ``python -m benchmarks.skill_envs``.
 
 The engine alone (step, state, depth) and the environment take the same actions in the same
-episodes; the rows are medians, so that other load on the machine matters little.
+episodes; medians. The first column is measured between real engine steps, which leave cold caches
+behind; the second repeats the environment's share alone, the engine's last answers standing in.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +27,8 @@ class Config:
     split: str = field(default="val", metadata={"help": "which episodes"})
 
 
-def measure(skill: str, steps: int, depth: int, split: str) -> tuple[float, float, float]:
-    """Return medians in ms: what the environment adds to a step, its whole step, its reset."""
+def measure(skill: str, steps: int, depth: int, split: str) -> tuple[float, float, float, float]:
+    """Return median ms: added to a step, the same alone, whole step, reset."""
     import gymnasium
 
     import skills.envs
@@ -65,9 +67,27 @@ def measure(skill: str, steps: int, depth: int, split: str) -> tuple[float, floa
             start = time.perf_counter()
             env.reset()
             resets.append(time.perf_counter() - start)
+    alone = _alone(env, action)
     env.close()
-    slow = float(np.median(resets)) if resets else float("nan")
-    return 1e3 * float(np.median(added)), 1e3 * float(np.median(whole)), 1e3 * slow
+    slow = _median(resets)
+    return tuple(1e3 * t for t in (_median(added), alone, _median(whole), slow))  # type: ignore[return-value]
+
+
+def _alone(env: Any, action: np.ndarray) -> float:
+    """Return seconds a step without the engine: its last state and picture are given again."""
+    sim = env.unwrapped.sim
+    state, depth = sim.state(), sim.depth()
+    sim.step, sim.state, sim.depth = lambda a: None, lambda: state, lambda: depth.copy()
+    times = []
+    for _ in range(1000):
+        start = time.perf_counter()
+        env.step(action)
+        times.append(time.perf_counter() - start)
+    return _median(times)
+
+
+def _median(values: list[float]) -> float:
+    return float(np.median(values)) if values else float("nan")
 
 
 def main(overrides: list[str]) -> int:
@@ -79,7 +99,7 @@ def main(overrides: list[str]) -> int:
 
     config = load(Config, overrides)
     names = list(skills.envs.NAMES) if config.skills == "all" else config.skills.split(",")
-    table = Table("skill", "added to a step, ms", "whole step, ms", "reset, ms")
+    table = Table("skill", "added to a step, ms", "alone, ms", "whole step, ms", "reset, ms")
     for name in names:
         print(f"measuring {name}: {config.steps} steps ...", file=sys.stderr)
         row = measure(name, config.steps, config.depth, config.split)
