@@ -22,7 +22,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 with venv is needed;" \
 	  "install it with: sudo apt-get install python3 python3-venv" >&2; exit 1; }
-	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@test -x $(BIN)/pip || "$(PYTHON)" -m venv $(VENV)
 	@# torch first: an index that has a build for this machine then decides which one is used.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch>=2.6,<2.14"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"

@@ -46,7 +46,7 @@ def main(folder: Path, first: float) -> None:
     """Write ``docs/images/scenarios.png`` and ``docs/images/set_table.gif``."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     videos = [frames(folder / f"{name}.mp4") for name in SCENARIOS]
-    montage(videos, [0.3, 0.45, 0.12], IMAGES / "scenarios.png")
+    montage(videos, [0.3, 0.45, 0.21], IMAGES / "scenarios.png")
     animation(videos[2], first, 6.0, IMAGES / "set_table.gif")
     for path in sorted(IMAGES.iterdir()):
         print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
@@ -55,4 +55,4 @@ def main(folder: Path, first: float) -> None:
 if __name__ == "__main__":
     if not 2 <= len(sys.argv) <= 3:
         sys.exit("usage: python scripts/readme_pictures.py DEMO_FOLDER [GIF_START_FRACTION]")
-    main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) == 3 else 0.1)
+    main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) == 3 else 0.17)
