@@ -11,14 +11,14 @@ import dataclasses
 import io
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from skills.interface import SkillCall
+from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.sim.door import Simulator
@@ -86,6 +86,51 @@ def capture_start(sim: Simulator, env_id: int, call: SkillCall) -> HandoffStart:
         _float(state.arm_qpos[env_id]),
         int(state.held_object[env_id]),
     )
+
+
+class StartRecorder:
+    """Notes the state at every entry of a skill while a chain runs.
+
+    Give the chain ``recorder.wrap(make_skill)`` instead of ``make_skill``.
+
+    Attributes:
+        starts: what was noted so far, in order; arm resets, waits and entries with a handle in the
+            hand are left out.
+    """
+
+    def __init__(self) -> None:
+        self.starts: list[HandoffStart] = []
+
+    def wrap(self, make: Callable[[SkillName], Skill]) -> Callable[[SkillName], Skill]:
+        """Return a maker of the same skills that note where they start."""
+        return lambda name: _Recorded(make(name), self)
+
+    def note(self, sim: Simulator, env_id: int, call: SkillCall) -> None:
+        """Note the present state."""
+        if call.skill in ("reset_arm", "wait") or int(sim.state().held_marker[env_id]) >= 0:
+            return
+        self.starts.append(capture_start(sim, env_id, call))
+
+
+class _Recorded(Skill):
+    """A skill that tells a recorder where it starts."""
+
+    def __init__(self, skill: Skill, recorder: StartRecorder) -> None:
+        self.name, self.privileged = skill.name, skill.privileged
+        self._skill, self._recorder = skill, recorder
+
+    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
+        """See :meth:`Skill.reset`."""
+        self._recorder.note(sim, env_id, call)
+        self._skill.reset(sim, env_id, call, seed)
+
+    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
+        """See :meth:`Skill.act`."""
+        return self._skill.act(sim, env_id)
+
+    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
+        """See :meth:`Skill.status`."""
+        return self._skill.status(sim, env_id)
 
 
 def apply_start(sim: Simulator, env_id: int, start: HandoffStart, seed: int) -> None:

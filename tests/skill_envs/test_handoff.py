@@ -9,7 +9,13 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.interface import SkillCall
-from skills.tasks.handoff import apply_start, capture_start, read_starts, write_starts
+from skills.tasks.handoff import (
+    StartRecorder,
+    apply_start,
+    capture_start,
+    read_starts,
+    write_starts,
+)
 from tests.sim.small import episode, simulator
 from tpsrl.errors import UserError
 
@@ -68,6 +74,41 @@ def test_environment_begins_at_handoff_starts(tmp_path):
         assert len(poses) == 3
         with pytest.raises(UserError, match="no start state of the skill 'place'"):
             SkillEnv("place", simulator=sim, depth=None, start="handoff", handoff=path)
+
+
+def test_a_chain_of_skills_is_recorded(tmp_path):
+    from skills.envs.config import find_episodes
+    from skills.scripted import make_skill
+    from tpsrl.agents.tpsrl import TpsrlAgent
+    from tpsrl.episodes.habitat_json import load_episodes
+    from tpsrl.sim.mujoco.engine import MujocoSimulator
+
+    problem = load_episodes(find_episodes("tidy_house", "val", None)).episodes[0]
+    recorder = StartRecorder()
+    agent = TpsrlAgent(recorder.wrap(make_skill))
+    with MujocoSimulator(depth=None) as sim:
+        sim.reset([problem], [0])
+        agent.reset(sim, 0, problem, 0)
+        for _ in range(1500):
+            action = agent.act(sim, 0)
+            if action is None or len(recorder.starts) >= 4:
+                break
+            sim.step(action[None])
+        write_starts(tmp_path / "starts.npz", recorder.starts)
+        skills = [s.call.skill for s in recorder.starts]
+        assert skills[:3] == ["navigate", "pick", "navigate"] and len(skills) >= 4
+        for name in ("pick", "navigate"):
+            env = SkillEnv(
+                name, simulator=sim, depth=None, start="handoff", handoff=tmp_path / "starts.npz"
+            )
+            for seed in range(3):
+                env.reset(seed=seed)
+                start = recorder.starts[1] if name == "pick" else None
+                if start is not None:
+                    here = sim.state().base_pose[0]
+                    np.testing.assert_allclose(here, start.base_pose, atol=1e-9)
+                    assert env.worlds.view.goal.target[0] >= 0
+                env.step(env.action_space.sample())
 
 
 def test_bad_files_are_refused(tmp_path):
