@@ -29,6 +29,8 @@ class Waiting(gym.Env):
         self._rng = np.random.default_rng(index)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Starts an episode."""
+        super().reset(seed=seed)
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         self._factor = self._scale * float(self._rng.lognormal(0, 0.6))
@@ -39,6 +41,7 @@ class Waiting(gym.Env):
         return self._rng.uniform(-1, 1, 8).astype(np.float32)
 
     def step(self, action: Any) -> Any:
+        """Sleeps."""
         factor = float(self._rng.lognormal(0, 0.8))
         time.sleep(self._factor * ACTION_COST[int(action)] * factor)
         self._left -= 1
@@ -64,6 +67,8 @@ class DepthNav(gym.Env):
         self._slope = 1.2 / np.maximum(rows, 1e-3)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Starts an episode."""
+        super().reset(seed=seed)
         if seed is not None:
             self._rng = np.random.default_rng(seed)
         self._pillars = self._rng.uniform(-4, 4, (self.PILLARS, 2)).astype(np.float32)
@@ -87,6 +92,7 @@ class DepthNav(gym.Env):
         return (np.minimum(image * 25.5, 255)).astype(np.uint8)[None]
 
     def step(self, action: Any) -> Any:
+        """Moves the robot and renders."""
         action = int(action)
         self._steps += 1
         before = float(np.hypot(*self._position))

@@ -90,7 +90,9 @@ def sb3(workload: str, watch: Stopwatch) -> None:
     env.close()
 
 
-def _skrl_models(spaces: tuple[Any, Any], device: str, recurrent: bool, num_envs: int) -> Any:
+def _skrl_models(  # noqa: C901 - skrl wants actor, critic and memory in one class
+    spaces: tuple[Any, Any], device: str, recurrent: bool, num_envs: int
+) -> Any:
     import torch
     from skrl.models.torch import CategoricalMixin, DeterministicMixin, Model
     from torch import nn
@@ -255,7 +257,8 @@ def sample_factory(workload: str, watch: Stopwatch, mode: str = "async") -> None
         "encoder_mlp_layers": [64, 64], "nonlinearity": "relu" if recurrent else "tanh",
         "normalize_input": False, "obs_scale": 255.0 if recurrent else 1.0,
         "learning_rate": 1e-4, "train_dir": tempfile.mkdtemp(), "experiment": "run",
-        "train_for_env_steps": 10**9, "save_every_sec": 10**6, "decorrelate_experience_max_seconds": 0,
+        "train_for_env_steps": 10**9, "save_every_sec": 10**6,
+        "decorrelate_experience_max_seconds": 0,
         "value_bootstrap": True, "log_to_file": False,
     }  # fmt: skip
     argv = []

@@ -156,6 +156,12 @@ class TrainConfig:
     log: LogConfig = field(default_factory=LogConfig)
 
 
+POSITIVE = (
+    *("total_steps", "threads", "optim.lr", "ppo.epochs", "ppo.mini_batches"),
+    *("collect.num_envs", "collect.steps", "collect.envs_per_worker", "collect.threads"),
+    *("collect.queue", "log.interval", "log.keep_checkpoints", "log.checkpoint_interval"),
+)
+
 # A run may be continued with other values of these.
 FREE_ON_RESUME = (
     *("total_steps", "out", "resume", "log", "device", "threads", "collect.max_faults"),
@@ -276,9 +282,7 @@ def validate(config: TrainConfig) -> None:
             close = difflib.get_close_matches(str(value), options, n=1, cutoff=0.4)
             hint = f"did you mean '{close[0]}'?" if close else f"use one of {', '.join(options)}"
             raise ConfigError(f"'{value}' is not a valid value of '{key}'; {hint}")
-    for key in ("total_steps", "collect.num_envs", "collect.steps", "collect.envs_per_worker",
-                "ppo.epochs", "ppo.mini_batches", "threads", "collect.threads", "log.interval", "optim.lr",
-                "log.keep_checkpoints", "log.checkpoint_interval", "collect.queue"):  # fmt: skip
+    for key in POSITIVE:
         if get(config, key) <= 0:
             raise ConfigError(f"'{key}' is {get(config, key)}: it must be greater than 0")
     _validate_together(config)

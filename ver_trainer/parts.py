@@ -71,13 +71,18 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def build(config: TrainConfig, env: Callable[..., Any] | None = None) -> Parts:
+def build(
+    config: TrainConfig,
+    env: Callable[..., Any] | None = None,
+    first_episodes: tuple[int, ...] = (),
+) -> Parts:
     """Builds all parts; environment processes start first, so that they load meanwhile.
 
     Args:
         config: the validated configuration.
         env: function that makes an environment (or a batched torch environment), instead of
             ``config.env``.
+        first_episodes: number of every environment's first episode, for a run that goes on.
     """
     torch.set_num_threads(config.threads)
     group = Group.from_environment("cuda" if torch.cuda.is_available() else "cpu")
@@ -87,7 +92,9 @@ def build(config: TrainConfig, env: Callable[..., Any] | None = None) -> Parts:
     batched = _make_batched(factory, config)
     spec = batched.spec if batched is not None else probe(factory)
     n = batched.num_envs if batched is not None else config.collect.num_envs
-    pool = batched if batched is not None else make_pool(config, factory, spec, group)
+    pool = (
+        batched if batched is not None else make_pool(config, factory, spec, group, first_episodes)
+    )
     try:
         policy = make_policy(spec, config.net, config.precision).to(device)
         if config.pretrained:
@@ -111,7 +118,11 @@ def build(config: TrainConfig, env: Callable[..., Any] | None = None) -> Parts:
 
 
 def make_pool(
-    config: TrainConfig, factory: EnvFactory, spec: EnvSpec, group: Group
+    config: TrainConfig,
+    factory: EnvFactory,
+    spec: EnvSpec,
+    group: Group,
+    first_episodes: tuple[int, ...] = (),
 ) -> WorkerPool | InlinePool:
     """Makes the environments of this rank."""
     collect = config.collect
@@ -125,6 +136,7 @@ def make_pool(
         collect.start_timeout,
         collect.max_faults,
         collect.worker_nice,
+        first_episodes,
     )
     kind = InlinePool if config.collector == "inline" else WorkerPool
     return kind(factory, spec, options)

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.errors import CheckpointError
 from ver_trainer.rollout.collector import Collector, Episode
@@ -40,13 +39,18 @@ def capture(runner: Runner) -> dict[str, Any]:
         state["pool"] = parts.pool.capture()
         state["collector"] = parts.collector.capture()
         state["storage"] = parts.storage.capture()
-    elif isinstance(parts.collector, Collector):
-        state["next_episodes"] = parts.pool.buffers["episode"] + 1
+    if isinstance(parts.collector, Collector):
+        state["next_episodes"] = (parts.pool.buffers["episode"] + 1).tolist()
     return state
 
 
-def restore(runner: Runner, checkpoint: Path) -> None:
+def restore(runner: Runner, checkpoint: Path, state: dict[str, Any]) -> None:
     """Brings a freshly built run to the state of a checkpoint.
+
+    Args:
+        runner: a run built from the same configuration.
+        checkpoint: folder of the checkpoint, for the weights.
+        state: this rank's state, as read by ``CheckpointManager.load``.
 
     Raises:
         CheckpointError: if the checkpoint is damaged, or ``resume=exact`` and it was not written
@@ -54,7 +58,6 @@ def restore(runner: Runner, checkpoint: Path) -> None:
         TrainerError: if an environment cannot be brought back exactly.
     """
     parts, config = runner.parts, runner.config
-    state = CheckpointManager.load(checkpoint, parts.group.rank)
     exact = state["exact"] and isinstance(parts.pool, InlinePool) and config.resume != "loose"
     if config.resume == "exact" and not exact:
         raise CheckpointError(

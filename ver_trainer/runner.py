@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
+from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.config import TrainConfig, load_config
 from ver_trainer.distributed.preemption import FractionPreemption
 from ver_trainer.errors import Interrupted
@@ -77,7 +79,12 @@ class Runner:
         self.config = config
         self.folder = RunFolder(config)
         self.checkpoint = self.folder.open(config)
-        self.parts: Parts = build(config, env)
+        self._resumed: dict[str, Any] = {}
+        if self.checkpoint is not None:
+            rank = int(os.environ.get("RANK", "0"))
+            self._resumed = CheckpointManager.load(self.checkpoint, rank)
+        first_episodes = tuple(self._resumed.get("next_episodes", ()))
+        self.parts: Parts = build(config, env, first_episodes)
         self.steps = 0
         self.episodes: deque[Episode] = deque(maxlen=config.log.window)
         self.signals = StopSignals()
@@ -99,7 +106,8 @@ class Runner:
         logger = None
         try:
             if self.checkpoint is not None:
-                restore(self, self.checkpoint)
+                restore(self, self.checkpoint, self._resumed)
+                self._resumed = {}
             if parts.group.is_first:
                 self.folder.write_provenance(self.config)
             parts.group.barrier()

@@ -151,7 +151,11 @@ def test_longer_run_continues_and_other_config_is_refused(tmp_path: Path) -> Non
 
 def test_workers_resume_with_new_episodes(tmp_path: Path) -> None:
     train(config(tmp_path, total_steps=320))
-    result = train(config(tmp_path, total_steps=640))
+    runner = Runner(config(tmp_path, total_steps=640))
+    pool = runner.parts.pool
+    episodes = pool.options.first_episodes
+    assert len(episodes) == 4 and min(episodes) > 1  # seeds of old episodes are not used again
+    result = runner.run()
     assert result.finished and result.steps == 640
 
 

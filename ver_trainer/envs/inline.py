@@ -35,6 +35,7 @@ class InlinePool:
                 options.seed,
                 options.info_keys,
                 seed_index=row + options.seed_offset,
+                first_episode=options.first_episodes[row] if options.first_episodes else 0,
             )
             for row in range(self.num_envs)
         ]

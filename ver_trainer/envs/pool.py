@@ -55,6 +55,7 @@ class PoolOptions:
 
     ``step_timeout`` (seconds) bounds a step, ``start_timeout`` making and first resetting an
     environment. ``seed_offset`` is added to the row to form the seed index (one block per rank).
+    ``first_episodes`` (one per environment, or empty) goes on after a run that was resumed.
     """
 
     num_envs: int
@@ -66,6 +67,7 @@ class PoolOptions:
     start_timeout: float = 180.0
     max_faults: int = 10
     nice: int = 0
+    first_episodes: tuple[int, ...] = ()
 
 
 class WorkerPool:
@@ -100,7 +102,8 @@ class WorkerPool:
         step = options.envs_per_worker
         for first in range(0, self.num_envs, step):
             rows = tuple(range(first, min(first + step, self.num_envs)))
-            self._start_worker(rows, tuple(0 for _ in rows))
+            firsts = options.first_episodes
+            self._start_worker(rows, tuple(firsts[row] if firsts else 0 for row in rows))
 
     def _start_nursery(self, factory: EnvFactory) -> None:
         self._control, theirs = socket.socketpair()

@@ -1,0 +1,169 @@
+"""Does it learn? Three small tasks over several seeds, ``ver`` beside ``ddppo``.
+
+``python -m benchmarks.learning json=FILE [tasks=cartpole,pendulum,memory schemes=ver,ddppo
+seeds=5]`` trains, evaluates every policy over 20 episodes, and prints the interquartile mean over
+seeds with a 95% bootstrap interval, and the steps needed to reach the task's threshold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+
+class Recall(gym.Env[Any, Any]):
+    """Shows one of four symbols in the first step only and asks for it six steps later.
+
+    Reward 1 for the right answer; a policy without memory gets 0.25.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+    DELAY = 6
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(0.0, 1.0, (5,), np.float32)
+        self.action_space = spaces.Discrete(4)
+
+    def _observe(self) -> np.ndarray:
+        seen = np.zeros(5, np.float32)
+        if self._t == 0:
+            seen[self._symbol] = 1.0
+        seen[4] = float(self._t == self.DELAY)
+        return seen
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        """Draws a symbol."""
+        super().reset(seed=seed)
+        self._symbol, self._t = int(self.np_random.integers(4)), 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        """Counts the answer given when it is asked for."""
+        asked = self._t == self.DELAY
+        reward = float(asked and int(action) == self._symbol)
+        self._t += 1
+        return self._observe(), reward, asked, False, {}
+
+
+def make(task: str) -> gym.Env[Any, Any]:
+    """Makes a task's environment."""
+    if task == "memory":
+        return Recall()
+    return gym.make({"cartpole": "CartPole-v1", "pendulum": "Pendulum-v1"}[task])
+
+
+TASKS: dict[str, dict[str, Any]] = {
+    "cartpole": {
+        "threshold": 475.0,
+        "values": {
+            "total_steps": 150_000, "collect.num_envs": 8, "collect.steps": 128,
+            "net.separate_critic": True, "ppo.epochs": 10, "ppo.mini_batches": 8,
+            "ppo.normalize_advantage": True, "ppo.entropy_coef": 0.0, "ppo.gae_lambda": 0.95,
+            "optim.lr": 1e-3, "optim.schedule": "linear",
+        },
+    },
+    "pendulum": {
+        "threshold": -250.0,
+        "values": {
+            "total_steps": 250_000, "collect.num_envs": 8, "collect.steps": 128,
+            "net.separate_critic": True, "net.normalize_obs": True, "net.initial_std": 1.0,
+            "ppo.epochs": 10, "ppo.mini_batches": 16, "ppo.normalize_advantage": True,
+            "ppo.gamma": 0.9, "ppo.entropy_coef": 0.0, "ppo.reward_scale": 0.1,
+            "optim.lr": 1e-3, "optim.schedule": "linear",
+        },
+    },
+    "memory": {
+        "threshold": 0.95,
+        "values": {
+            "total_steps": 120_000, "collect.num_envs": 16, "collect.steps": 32, "net.mlp": [32],
+            "net.core": "lstm", "net.core_size": 32, "net.core_layers": 1, "ppo.epochs": 4,
+            "ppo.mini_batches": 2, "ppo.normalize_advantage": True, "ppo.entropy_coef": 0.01,
+            "ppo.gamma": 0.95, "optim.lr": 3e-3, "optim.schedule": "linear",
+        },
+    },
+}  # fmt: skip
+
+
+def one_run(task: str, scheme: str, seed: int) -> tuple[float, float]:
+    """Trains once; returns mean evaluation return and steps to the threshold (inf if never)."""
+    from ver_trainer import evaluate, load_config, load_policy, train
+    from ver_trainer.envs.slot import EnvFactory
+
+    with tempfile.TemporaryDirectory() as out:
+        config = load_config(
+            scheme=scheme, seed=seed, out=out, env_args={"task": task},
+            **{"log.progress": False, "log.tensorboard": False, "log.keep_checkpoints": 1,
+               "log.checkpoint_interval": 10**6, "log.window": 50},
+            **TASKS[task]["values"],
+        )  # fmt: skip
+        train(config, make)
+        lines = [json.loads(x) for x in (Path(out) / "metrics.jsonl").read_text().splitlines()]
+        curve = [(x["step"], x.get("episode/return")) for x in lines]
+        reached = [s for s, r in curve if r is not None and r >= TASKS[task]["threshold"]]
+        policy = load_policy(out)
+        result = evaluate(policy, EnvFactory(make, {"task": task}), 20, seed=seed + 10**6)
+        return float(result.returns.mean()), float(reached[0]) if reached else float("inf")
+
+
+def interquartile_mean(values: np.ndarray) -> float:
+    """Mean of the middle half (Agarwal et al. 2021)."""
+    ordered = np.sort(values)
+    cut = int(0.25 * len(ordered))
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """95% percentile-bootstrap interval of the interquartile mean."""
+    rng = np.random.default_rng(0)
+    draws = [interquartile_mean(rng.choice(values, len(values))) for _ in range(2000)]
+    return float(np.percentile(draws, 2.5)), float(np.percentile(draws, 97.5))
+
+
+def main() -> None:
+    """Entry point."""
+    chosen = {"json": "", "tasks": ",".join(TASKS), "schemes": "ver,ddppo", "seeds": "5"}
+    for text in sys.argv[1:]:
+        key, _, value = text.partition("=")
+        if key not in chosen:
+            raise SystemExit(f"unknown option '{key}': use {', '.join(chosen)}")
+        chosen[key] = value
+    report: dict[str, Any] = {}
+    for task in chosen["tasks"].split(","):
+        for scheme in chosen["schemes"].split(","):
+            runs = []
+            for seed in range(1, int(chosen["seeds"]) + 1):
+                runs.append(one_run(task, scheme, seed))
+                print(f"{task} {scheme} seed {seed}: return {runs[-1][0]:.2f}, threshold after "
+                      f"{runs[-1][1]:,.0f} steps", file=sys.stderr, flush=True)  # fmt: skip
+            returns = np.array([r for r, _ in runs])
+            reached = np.array([s for _, s in runs])
+            low, high = interval(returns)
+            report[f"{task}/{scheme}"] = {
+                "returns": returns.tolist(), "iqm": interquartile_mean(returns),
+                "interval": [low, high], "steps_to_threshold": [str(s) for s in reached],
+                "threshold": TASKS[task]["threshold"],
+            }  # fmt: skip
+            print(
+                f"{task:9} {scheme:6} IQM {interquartile_mean(returns):8.2f} "
+                f"[{low:.2f}, {high:.2f}]  threshold {TASKS[task]['threshold']:g} reached by "
+                f"{int(np.isfinite(reached).sum())}/{len(reached)}, median after "
+                f"{np.median(reached):,.0f} steps",
+                flush=True,
+            )
+    if chosen["json"]:
+        path = Path(chosen["json"])
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.write_text(json.dumps(report, indent=2) + "\n")
+        os.replace(temporary, path)
+
+
+if __name__ == "__main__":
+    main()

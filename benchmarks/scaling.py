@@ -1,0 +1,180 @@
+"""Scaling to many GPUs: a discrete-event simulation, checked against published figures first.
+
+``python -m benchmarks.scaling [json=FILE step_ms=6.6 inference_ms=0.5 learn_ms=15]``
+
+Model. Every environment step takes ``tau`` x episode factor x step factor seconds, both factors
+log-normal; an episode lasts 64 steps on average. A rank collects T x N steps (lock step, quota per
+environment, or VER), all ranks learn together for LT seconds, and AllReduce adds ``c log2(ranks)``
+of the rollout time. DD-PPO ends rollouts when 60% of the ranks are done, VER by
+``ver_trainer.distributed.preemption.best_duration``.
+
+Fitted on: the single-GPU speeds of VER's Table 1 (DD-PPO 174, NoVER 327, VER 428 steps/s, N = 16,
+T = 128, about 1.5 s of learning), and DD-PPO's 7.3x on 8 and 196x on 256 GPUs (N = 4, T = 128).
+Held out: VER's 6.7x on 8 GPUs. Then the same simulation is fed with step, inference and learning
+times measured on this machine, given as options.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ver_trainer.distributed.preemption import best_duration
+
+EPISODE = 64
+PUBLISHED_SPEED = {"ddppo": 174.0, "nover": 327.0, "ver": 428.0}
+
+
+@dataclass(frozen=True)
+class Model:
+    """Times in seconds; sigmas of the log-normal factors."""
+
+    tau: float
+    sigma_episode: float
+    sigma_step: float
+    learn: float
+    communication: float  # share of (collection + learning) per doubling of the ranks
+    envs: int = 16
+    steps: int = 128
+
+
+def step_times(model: Model, ranks: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Durations ``[ranks, envs, count]`` of consecutive steps."""
+    shape = (ranks, model.envs)
+    episodes = count // EPISODE + 2
+    factor = rng.lognormal(0, model.sigma_episode, (*shape, episodes))
+    offset = rng.integers(0, EPISODE, shape)
+    index = (offset[..., None] + np.arange(count)) // EPISODE
+    factors = np.take_along_axis(factor, index, axis=-1)
+    return model.tau * factors * rng.lognormal(0, model.sigma_step, (*shape, count))
+
+
+def arrivals(model: Model, scheme: str, ranks: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """For every rank the times at which its T x N steps arrive, in order."""
+    quota = model.steps * model.envs
+    if scheme == "ddppo":
+        slowest = step_times(model, ranks, model.steps, rng).max(axis=1)
+        return [np.repeat(np.cumsum(row), model.envs) for row in slowest]
+    if scheme == "nover":
+        times = np.cumsum(step_times(model, ranks, model.steps, rng), axis=-1)
+        return [np.sort(rank.reshape(-1)) for rank in times]
+    times = np.cumsum(step_times(model, ranks, 6 * model.steps, rng), axis=-1)
+    return [np.sort(rank.reshape(-1))[:quota] for rank in times]
+
+
+def one_iteration(
+    model: Model, scheme: str, ranks: int, rng: np.random.Generator
+) -> tuple[int, float]:
+    """Steps and seconds of one rollout and update over all ranks."""
+    state = rng.bit_generator.state
+    arrived = arrivals(model, scheme, ranks, rng)
+    ends = np.array([times[-1] for times in arrived])
+    end = float(ends.max())
+    if ranks > 1 and scheme == "ddppo":
+        end = float(np.sort(ends)[int(np.ceil(0.6 * ranks)) - 1])
+        quarter = max(float(t[len(t) // 4 - 1]) for t in arrived)
+        end = max(end, quarter)
+    elif ranks > 1 and scheme == "ver":
+        rng.bit_generator.state = state  # the decider knows mean step times, not the future
+        means = step_times(model, ranks, 6 * model.steps, rng)[..., : model.steps].mean(axis=-1)
+        end = min(end, best_duration(means, model.steps * model.envs, model.learn))
+    steps = sum(int(np.searchsorted(times, end, side="right")) for times in arrived)
+    seconds = end + model.learn
+    return steps, seconds * (1 + model.communication * np.log2(ranks))
+
+
+def speed(model: Model, scheme: str, ranks: int, iterations: int = 12, seed: int = 0) -> float:
+    """Steps per second over all ranks."""
+    rng = np.random.default_rng(seed)
+    results = [one_iteration(model, scheme, ranks, rng) for _ in range(iterations)]
+    return sum(s for s, _ in results) / sum(t for _, t in results)
+
+
+def with_speed(model: Model, scheme: str, target: float) -> Model:
+    """Chooses ``tau`` so that one GPU collects ``target`` steps per second."""
+    quota = model.steps * model.envs
+    collect = quota / speed(replace(model, tau=1.0, learn=0.0), scheme, 1, 24)
+    return replace(model, tau=(quota / target - model.learn) / collect)
+
+
+def fit_variation() -> Model:
+    """Fits the two sigmas to the ratios of VER's Table 1 on one GPU."""
+    best: tuple[float, Model] | None = None
+    for episode, step in itertools.product(np.arange(0.0, 1.25, 0.1), np.arange(0.2, 1.5, 0.1)):
+        model = Model(1.0, float(episode), float(step), 1.5, 0.0)
+        model = with_speed(model, "ver", PUBLISHED_SPEED["ver"])
+        error = sum(
+            np.log(speed(model, scheme, 1, 24) / PUBLISHED_SPEED[scheme]) ** 2
+            for scheme in ("nover", "ddppo")
+        )
+        if best is None or error < best[0]:
+            best = (float(error), model)
+    assert best is not None
+    return best[1]
+
+
+def fit_communication() -> Model:
+    """Fits DD-PPO's scaling on homogeneous GPUs: variation of episodes and cost of AllReduce."""
+    best: tuple[float, Model] | None = None
+    for episode, share in itertools.product(np.arange(0.0, 0.7, 0.1), np.arange(0.0, 0.05, 0.004)):
+        model = Model(0.01, float(episode), 0.3, 1.0, float(share), envs=4)
+        single = speed(model, "ddppo", 1, 40)
+        error = np.log(speed(model, "ddppo", 8, 20) / single / 7.3) ** 2
+        error += np.log(speed(model, "ddppo", 256, 3) / single / 196) ** 2
+        if best is None or error < best[0]:
+            best = (float(error), model)
+    assert best is not None
+    return best[1]
+
+
+def scaling(model: Model, scheme: str, counts: tuple[int, ...]) -> dict[int, float]:
+    """Speed-up over one GPU."""
+    single = speed(model, scheme, 1, 40)
+    return {n: speed(model, scheme, n, max(3, 48 // n)) / single for n in counts}
+
+
+def main() -> None:
+    """Entry point."""
+    chosen = {"json": "", "step_ms": "6.6", "inference_ms": "0.5", "learn_ms": "15"}
+    for text in sys.argv[1:]:
+        key, _, value = text.partition("=")
+        if key not in chosen:
+            raise SystemExit(f"unknown option '{key}': use {', '.join(chosen)}")
+        chosen[key] = value
+    variation, homogeneous = fit_variation(), fit_communication()
+    paper = replace(variation, communication=homogeneous.communication)
+    single = {s: speed(paper, s, 1, 40) for s in PUBLISHED_SPEED}
+    print(f"fitted: {paper}")
+    print("one GPU, steps/s (published): " + ", ".join(
+        f"{s} {single[s]:.0f} ({PUBLISHED_SPEED[s]:.0f})" for s in single))  # fmt: skip
+    ddppo = scaling(homogeneous, "ddppo", (8, 256))
+    print(f"DD-PPO, homogeneous: 8 GPUs {ddppo[8]:.1f}x (7.3x), 256 GPUs {ddppo[256]:.0f}x (196x)")
+    held_out = scaling(paper, "ver", (8,))
+    print(f"held out: VER on 8 GPUs {held_out[8]:.1f}x (6.7x)")
+    ours = Model(
+        (float(chosen["step_ms"]) + float(chosen["inference_ms"])) / 1000 / np.exp(0.5),
+        0.6, 0.8, float(chosen["learn_ms"]) / 1000, paper.communication,
+    )  # fmt: skip
+    counts = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+    table: dict[str, Any] = {s: scaling(ours, s, counts) for s in ("ver", "nover", "ddppo")}
+    print("ours, measured times: speed-up over one GPU")
+    print("GPUs   " + "".join(f"{n:>8}" for n in counts))
+    for scheme, row in table.items():
+        print(f"{scheme:7}" + "".join(f"{row[n]:8.1f}" for n in counts))
+    if chosen["json"]:
+        path = Path(chosen["json"])
+        temporary = path.with_name(f".{path.name}.tmp")
+        report = {"single": single, "ddppo": ddppo, "ver": held_out, "ours": table}
+        temporary.write_text(json.dumps(report, indent=2) + "\n")
+        os.replace(temporary, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""A batched torch environment is trained without copies to NumPy, with the same storage code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from ver_trainer import load_config, train
+from ver_trainer.config import PPOConfig
+from ver_trainer.errors import NonFiniteError
+from ver_trainer.parts import build
+from ver_trainer.rollout.batch import Rollout
+from ver_trainer.runner import Runner
+
+
+class Worlds:
+    """Every world counts to its own length; odd ones terminate, even ones are truncated."""
+
+    def __init__(self, num_envs: int = 6, broken: bool = False) -> None:
+        self.num_envs, self.broken = num_envs, broken
+        self.single_observation_space = spaces.Dict({"t": spaces.Box(-1, 100, (2,), np.float32)})
+        self.single_action_space = spaces.Box(-3, 1, (2,), np.float32)
+        self.length = torch.arange(num_envs) + 2
+        self.largest = -1e9
+
+    def _obs(self) -> dict[str, torch.Tensor]:
+        return {"t": torch.stack((self.time.float(), self.length.float()), -1)}
+
+    def reset(self, seed: int) -> Any:
+        self.time = torch.zeros(self.num_envs, dtype=torch.long)
+        return self._obs(), {}
+
+    def step(self, action: torch.Tensor) -> Any:
+        assert action.shape == (self.num_envs, 2) and action.min() >= -3 and action.max() <= 1
+        self.time = self.time + 1
+        over = self.time >= self.length
+        final = self._obs()
+        reward = self.time.float() / (0 if self.broken else 1)
+        self.time = torch.where(over, 0, self.time)
+        odd = self.length % 2 == 1
+        return self._obs(), reward, over & odd, over & ~odd, {"final_obs": final}
+
+    def close(self) -> None:
+        pass
+
+
+def config(out: Path, **values: Any):
+    base = {"collect.steps": 8, "net.mlp": [8], "net.core": "lstm", "net.core_size": 4,
+            "net.core_layers": 1, "log.progress": False, "log.tensorboard": False}  # fmt: skip
+    return load_config(
+        **{**base, "collector": "inline", "out": str(out), "total_steps": 240, **values}
+    )
+
+
+def test_rows_and_returns(tmp_path: Path) -> None:
+    parts = build(config(tmp_path), Worlds)
+    storage, policy = parts.storage, parts.policy
+    for _ in range(3):
+        parts.collector.collect()
+        rows = storage.fresh_rows()
+        assert len(rows) == storage.size == 48
+        assert (storage.reward[rows] == storage.step[rows] + 1).all()
+        assert (storage.obs["t"][rows, 0].numpy() == storage.step[rows]).all()
+        rollout = Rollout(storage, PPOConfig(gamma=0.9, gae_lambda=1.0), recurrent=True)
+        rollout.compute_gae()
+        order = rollout.fresh
+        kinds = set()
+        for start, length in zip(order.starts, order.lengths, strict=True):
+            sequence = order.rows[start : start + length]
+            last = int(sequence[-1])
+            time, total = storage.obs["t"][last].tolist()
+            kind = "open" if time + 1 < total else ("terminated" if total % 2 else "truncated")
+            kinds.add(kind)
+            expected = 0.0
+            if kind != "terminated":
+                obs = {"t": storage.obs["t"][last : last + 1]}
+                with torch.no_grad():
+                    state = policy.act(obs, storage.tensors["state"][last : last + 1]).state
+                    expected = float(policy.value({"t": torch.tensor([[time + 1, total]])}, state))
+            for row in reversed(sequence):
+                expected = storage.reward[row] + 0.9 * expected
+                assert storage.returns[row] == pytest.approx(expected, abs=1e-4)
+        assert kinds == {"open", "terminated", "truncated"}
+        storage.after_update()
+
+
+def test_training_and_resume(tmp_path: Path) -> None:
+    result = train(config(tmp_path), Worlds)
+    assert result.finished and result.steps == 240 and np.isfinite(result.mean_return)
+    assert train(config(tmp_path, total_steps=480), Worlds).steps == 480
+
+
+def test_broken_reward_is_named(tmp_path: Path) -> None:
+    runner = Runner(config(tmp_path, env_args={"broken": True}), Worlds)
+    with pytest.raises(NonFiniteError, match="reward of worlds"):
+        runner.run()

@@ -1,0 +1,64 @@
+"""The benchmarks' environments and simulation are what their descriptions say."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from benchmarks import scaling, trainer
+from benchmarks.learning import Recall, interquartile_mean, make
+from benchmarks.trainer_envs import DepthNav, Waiting
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_environments_pass_gymnasiums_checker() -> None:
+    for env in (DepthNav(), Recall()):
+        check_env(env, skip_render_check=True)
+
+
+def test_waiting_times_have_the_stated_mean_and_tail() -> None:
+    env = Waiting(scale=1e-5)
+    rng = np.random.default_rng(0)
+    env.reset(seed=0)
+    times = []
+    for _ in range(3000):
+        begin = time.perf_counter()
+        if env.step(int(rng.integers(4)))[2]:
+            env.reset()
+        times.append(time.perf_counter() - begin)
+    assert np.percentile(times, 99) > 3 * np.median(times)
+
+
+def test_memory_task_needs_memory() -> None:
+    env = make("memory")
+    first, _ = env.reset(seed=1)
+    later = [env.step(0)[0] for _ in range(6)]
+    assert first[:4].sum() == 1 and all(obs[:4].sum() == 0 for obs in later)
+    assert later[-1][4] == 1
+
+
+def test_interquartile_mean() -> None:
+    assert interquartile_mean(np.array([0.0, 1, 2, 3, 4, 5, 6, 100])) == pytest.approx(3.5)
+
+
+def test_simulation_limits() -> None:
+    """Equal step times: no scheme waits, and without communication scaling is linear."""
+    model = scaling.Model(0.01, 0.0, 0.0, 0.1, 0.0, envs=4, steps=16)
+    for scheme in ("ver", "nover", "ddppo"):
+        assert scaling.speed(model, scheme, 1) == pytest.approx(64 / 0.26, rel=0.01)
+        assert scaling.scaling(model, scheme, (8,))[8] == pytest.approx(8, rel=0.02)
+    uneven = replace(model, sigma_step=1.0)
+    speeds = [scaling.speed(uneven, s, 1) for s in ("ver", "nover", "ddppo")]
+    assert speeds[0] > speeds[1] > speeds[2]
+
+
+def test_options_are_checked() -> None:
+    assert trainer.options(["workload=compute"])["workload"] == "compute"
+    with pytest.raises(SystemExit, match="workload=sleep"):
+        trainer.options(["workload=sleep"])
+    with pytest.raises(SystemExit, match="unknown option 'job'"):
+        trainer.options(["job=1"])
