@@ -35,7 +35,8 @@ def animation(video: np.ndarray, first: float, seconds: float, out: Path) -> Non
     start = int(first * (len(video) - 1))
     part = video[start : start + int(30 * seconds) : 6]
     small = [Image.fromarray(frame).resize((320, 240), Image.Resampling.LANCZOS) for frame in part]
-    palette = small[len(small) // 2].quantize(48)
+    # Most coverage keeps rare colours, and the wireframes are made of those.
+    palette = small[len(small) // 3].quantize(256, method=Image.Quantize.MAXCOVERAGE)
     pictures = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
     pictures[0].save(
         out, save_all=True, append_images=pictures[1:], duration=200, loop=0, optimize=True
@@ -47,7 +48,7 @@ def main(folder: Path, first: float) -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
     videos = [frames(folder / f"{name}.mp4") for name in SCENARIOS]
     montage(videos, [0.3, 0.45, 0.21], IMAGES / "scenarios.png")
-    animation(videos[2], first, 6.0, IMAGES / "set_table.gif")
+    animation(videos[2], first, 3.4, IMAGES / "set_table.gif")
     for path in sorted(IMAGES.iterdir()):
         print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
