@@ -287,3 +287,17 @@ def test_bad_calls_are_refused(sim):
         sim.depth()
     with pytest.raises(UserError, match="did you mean 'cabinet/door'"):
         sim.set_joint("cabinet/dor", 0.1)
+
+
+def test_a_held_handle_does_not_press_on_the_cup(sim):
+    grasp_handle(sim, "pull")
+    forces = []
+    for _ in range(30):
+        run(sim, 1, grip=HOLD, forward=-0.15)
+        forces.append(sim.state().force[0])
+    assert max(forces) < 1.0
+    run(sim, 1, grip=-1.0)
+    sim.set_base(sim.state().base_pose + [[0.4, 0, 0]])
+    run(sim, 2)
+    saved = sim._worlds[0].suction
+    assert saved._freed_markers == [], "clear of the handle, the cup collides with it again"

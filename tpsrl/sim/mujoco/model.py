@@ -15,7 +15,14 @@ import numpy as np
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import Apartment, Furniture, Link, ObjectType, Shape
 from tpsrl.sim.mujoco import meshes
-from tpsrl.sim.mujoco.robot import BIT_OBJECT, BIT_ROBOT, BIT_STATIC, GROUP_COLLISION, add_fetch
+from tpsrl.sim.mujoco.robot import (
+    BIT_CUP,
+    BIT_OBJECT,
+    BIT_ROBOT,
+    BIT_STATIC,
+    GROUP_COLLISION,
+    add_fetch,
+)
 
 GROUP_BOTH = 2
 """Seen in colour and in depth: the robot and the objects."""
@@ -226,7 +233,7 @@ def _colliding(
         "mass": mass,
         "group": GROUP_COLLISION,
         "contype": BIT_STATIC,
-        "conaffinity": BIT_OBJECT | BIT_ROBOT,
+        "conaffinity": BIT_OBJECT | BIT_ROBOT | BIT_CUP,
         "friction": (0.8, 0.01, 0.001),
         "condim": 3,
     }
@@ -295,7 +302,7 @@ def _object(spec: mujoco.MjSpec, kind: ObjectType, name: str, pos: np.ndarray) -
             "mass": kind.mass / len(solid),
             "group": GROUP_COLLISION if several else GROUP_BOTH,
             "contype": BIT_OBJECT,
-            "conaffinity": BIT_OBJECT | BIT_ROBOT,
+            "conaffinity": BIT_OBJECT | BIT_ROBOT | BIT_CUP,
             "friction": (0.8, 0.02, 0.02) if round_ else (0.8, 0.01, 0.001),
             "condim": 6 if round_ else 4,
         }

@@ -20,8 +20,8 @@ GROUP_VISUAL = 2
 GROUP_COLLISION = 3
 """Geom group of what only touches."""
 
-BIT_STATIC, BIT_OBJECT, BIT_ROBOT = 1, 2, 4
-"""Collision bits of furniture and walls, movable objects, and the robot."""
+BIT_STATIC, BIT_OBJECT, BIT_ROBOT, BIT_CUP = 1, 2, 4, 8
+"""Collision bits of furniture and walls, movable objects, the robot, and its suction cup."""
 
 _GREY = (0.36, 0.36, 0.38, 1.0)
 _WHITE = (0.85, 0.86, 0.88, 1.0)
@@ -90,7 +90,8 @@ def add_fetch(spec: mujoco.MjSpec) -> None:
 
     The cup is geom ``suction`` on body ``gripper_link``; its tip is site ``ee``, whose x axis
     points out of the cup. Geoms of the robot carry ``BIT_ROBOT`` as contype and no conaffinity,
-    so the robot never collides with itself.
+    so the robot never collides with itself; the cup and its stem carry ``BIT_CUP`` instead, so that
+    a held handle can stop colliding with the cup alone.
 
     Args:
         spec: the model under construction.
@@ -192,7 +193,7 @@ def _gripper(spec: mujoco.MjSpec, wrist: mujoco.MjsBody, directory: Path) -> Non
         quat=along_x,
         rgba=_WHITE,
         group=GROUP_VISUAL,
-        contype=BIT_ROBOT,
+        contype=BIT_CUP,
         conaffinity=0,
         mass=0,
     )
@@ -205,7 +206,7 @@ def _gripper(spec: mujoco.MjSpec, wrist: mujoco.MjsBody, directory: Path) -> Non
         quat=along_x,
         rgba=(0.15, 0.15, 0.16, 1.0),
         group=GROUP_VISUAL,
-        contype=BIT_ROBOT,
+        contype=BIT_CUP,
         conaffinity=0,
         mass=0,
         margin=0.004,

@@ -2,7 +2,8 @@
 
 An object is welded at the relative pose it had on contact; a handle is held by a ball joint at
 its marker. While held, and after release until it is clear of the cup, an object does not collide
-with the robot (habitat-lab's grasp manager does the same).
+with the robot (habitat-lab's grasp manager does the same). A held handle does not collide with the
+cup, which the ball joint presses against it, but still with the rest of the robot.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import numpy as np
 from tpsrl.robot import fetch
 from tpsrl.sim.mujoco.contacts import suction_contacts
 from tpsrl.sim.mujoco.model import ModelIndex
-from tpsrl.sim.mujoco.robot import BIT_OBJECT, BIT_ROBOT
+from tpsrl.sim.mujoco.robot import BIT_CUP, BIT_OBJECT, BIT_ROBOT
+
+_HANDLE_CLEARANCE = 0.06
+"""Distance of the tip from a handle at which both collide again, m."""
 
 
 class Suction:
@@ -36,8 +40,11 @@ class Suction:
         self.held_body = -1
         self.held_marker = -1
         self._released: list[int] = []
+        self._freed_markers: list[int] = []
         owner = model.geom_bodyid
         self._geoms = {b: np.flatnonzero(owner == b) for ids in index.pool.values() for b in ids}
+        handles = [np.flatnonzero(owner == b) for b in self._marker_bodies]
+        self._handle_geoms = [g[model.geom_contype[g] > 0] for g in handles]
         self._solid = {b: g[model.geom_contype[g] > 0] for b, g in self._geoms.items()}
 
     @property
@@ -50,8 +57,12 @@ class Suction:
         for body in [self.held_body, *self._released]:
             if body >= 0:
                 self._collide(body, True)
+        for marker in [self.held_marker, *self._freed_markers]:
+            if marker >= 0:
+                self._cup_collides(marker, True)
         self.held_body = self.held_marker = -1
         self._released.clear()
+        self._freed_markers.clear()
         self._data.eq_active[:] = 0
 
     def grasp_on_contact(self) -> bool:
@@ -67,6 +78,7 @@ class Suction:
             if marker >= 0:
                 self.held_marker = marker
                 self._data.eq_active[self._markers[marker][2]] = 1
+                self._cup_collides(marker, False)
                 return True
         return False
 
@@ -95,6 +107,7 @@ class Suction:
             self._released.append(self.held_body)
         if self.held_marker >= 0:
             self._data.eq_active[self._markers[self.held_marker][2]] = 0
+            self._freed_markers.append(self.held_marker)
         self.held_body = self.held_marker = -1
 
     def violated(self) -> bool:
@@ -108,7 +121,14 @@ class Suction:
         return bool(np.linalg.norm(held - self._tip()) >= fetch.HOLD_THRESHOLD)
 
     def restore_collisions(self) -> None:
-        """Let released objects that are clear of the cup collide with the robot again."""
+        """Let released objects and handles that are clear of the cup collide again."""
+        for marker in list(self._freed_markers):
+            distance = np.linalg.norm(self.marker_positions()[marker] - self._tip())
+            if marker == self.held_marker:
+                self._freed_markers.remove(marker)
+            elif distance > _HANDLE_CLEARANCE:
+                self._freed_markers.remove(marker)
+                self._cup_collides(marker, True)
         for body in list(self._released):
             geoms = self._solid[body]
             size = 2.0 * float(self._model.geom_rbound[geoms].max())
@@ -149,6 +169,7 @@ class Suction:
             "held_body": self.held_body,
             "held_marker": self.held_marker,
             "released": list(self._released),
+            "freed_markers": list(self._freed_markers),
             "eq_data": self._model.eq_data.copy(),
         }
 
@@ -159,7 +180,11 @@ class Suction:
         self._data.eq_active[:] = active
         self.held_body, self.held_marker = saved["held_body"], saved["held_marker"]
         self._released = list(saved["released"])
+        self._freed_markers = list(saved["freed_markers"])
         self._model.eq_data[:] = saved["eq_data"]
+        for marker in [self.held_marker, *self._freed_markers]:
+            if marker >= 0:
+                self._cup_collides(marker, False)
         for body in [self.held_body, *self._released]:
             if body >= 0:
                 self._collide(body, False)
@@ -176,8 +201,12 @@ class Suction:
         self._collide(body, False)
 
     def _collide(self, body: int, with_robot: bool) -> None:
-        bits = BIT_OBJECT | (BIT_ROBOT if with_robot else 0)
+        bits = BIT_OBJECT | (BIT_ROBOT | BIT_CUP if with_robot else 0)
         self._model.geom_conaffinity[self._solid[body]] = bits
+
+    def _cup_collides(self, marker: int, yes: bool) -> None:
+        bits = BIT_OBJECT | BIT_ROBOT | (BIT_CUP if yes else 0)
+        self._model.geom_conaffinity[self._handle_geoms[marker]] = bits
 
     def _write(self, body: int, position: np.ndarray, quat: np.ndarray) -> None:
         joint = self._model.body_jntadr[body]
