@@ -64,7 +64,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "cartpole": {
         "threshold": 475.0,
         "values": {
-            "total_steps": 150_000, "collect.num_envs": 8, "collect.steps": 128,
+            "total_steps": 100_000, "collect.num_envs": 8, "collect.steps": 128,
             "net.separate_critic": True, "ppo.epochs": 10, "ppo.mini_batches": 8,
             "ppo.normalize_advantage": True, "ppo.entropy_coef": 0.0, "ppo.gae_lambda": 0.95,
             "optim.lr": 1e-3, "optim.schedule": "linear",
@@ -73,7 +73,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "pendulum": {
         "threshold": -250.0,
         "values": {
-            "total_steps": 250_000, "collect.num_envs": 8, "collect.steps": 128,
+            "total_steps": 150_000, "collect.num_envs": 8, "collect.steps": 128,
             "net.separate_critic": True, "net.normalize_obs": True, "net.initial_std": 1.0,
             "ppo.epochs": 10, "ppo.mini_batches": 16, "ppo.normalize_advantage": True,
             "ppo.gamma": 0.9, "ppo.entropy_coef": 0.0, "ppo.reward_scale": 0.1,
@@ -83,7 +83,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "memory": {
         "threshold": 0.95,
         "values": {
-            "total_steps": 120_000, "collect.num_envs": 16, "collect.steps": 32, "net.mlp": [32],
+            "total_steps": 60_000, "collect.num_envs": 16, "collect.steps": 32, "net.mlp": [32],
             "net.core": "lstm", "net.core_size": 32, "net.core_layers": 1, "ppo.epochs": 4,
             "ppo.mini_batches": 2, "ppo.normalize_advantage": True, "ppo.entropy_coef": 0.01,
             "ppo.gamma": 0.95, "optim.lr": 3e-3, "optim.schedule": "linear",
