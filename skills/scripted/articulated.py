@@ -15,7 +15,7 @@ import numpy as np
 from skills.scripted.paths import drive_to
 from skills.scripted.postures import arm_steps, rest_posture
 from skills.scripted.program import Actions, GiveUpError, ScriptedSkill, move, still
-from skills.scripted.reach import free_space
+from skills.scripted.reach import drive_steps, free_space
 from skills.scripted.view import (
     View,
     handle_index,
@@ -36,6 +36,8 @@ REST_REACHED = 0.15
 _POINTS = 25
 _PULL = 0.09
 """The approach starts this far before the handle, m."""
+_BEYOND = 0.06
+"""If the cup meets nothing where the handle should be, it goes on this far, m."""
 _WIDEST = np.radians(62.0)
 """Largest angle between the arm and the front's normal, rad."""
 _DOOR_CLEARANCE = 0.36
@@ -120,7 +122,7 @@ def plan_lead(
     joint: int,
     value: float,
     *,
-    drive_weight: float = 1.0,
+    drive_weight: float = 1.5,
     low: Sequence[np.ndarray] = (),
 ) -> Lead:
     """Search for base arcs along which the cup can lead a handle to joint position ``value``.
@@ -136,8 +138,8 @@ def plan_lead(
     navigation = free_space(sim, env_id)
     closed = sim.scene(env_id).navigation
     candidates = []
-    for pitch in np.radians([75.0, 60.0, 45.0, 30.0]):
-        for radius in np.arange(0.55, 1.01, 0.05):
+    for pitch in np.radians([75.0, 60.0, 45.0]):
+        for radius in np.arange(0.6, 1.01, 0.1):
             posture = arm_kinematics().planar(0.0, radius, path.height, pitch)
             back, up = _PULL * np.cos(pitch), _PULL * np.sin(pitch)
             pre = arm_kinematics().planar(0.0, radius - back, path.height + up, pitch)
@@ -176,8 +178,8 @@ def _leads(
     drive_weight: float,
 ) -> list[Lead]:
     """Return the feasible plans for one arm posture."""
-    bearings = path.normals[0] + np.radians(np.arange(-60.0, 61.0, 10.0))
-    pans = np.arange(-1.2, 1.21, 0.15)
+    bearings = path.normals[0] + np.radians(np.arange(-60.0, 61.0, 15.0))
+    pans = np.arange(-1.2, 1.21, 0.3)
     bends = np.array([0.0, -0.8, 0.8, -1.6, 1.6]) if path.hinge is not None else np.zeros(1)
     grid = np.stack(np.meshgrid(bearings, pans, bends, indexing="ij"), axis=-1).reshape(-1, 3)
     yaw = grid[:, 0] + np.pi - grid[:, 1]
@@ -199,11 +201,11 @@ def _leads(
             continue
         arm, before = posture.copy(), pre.copy()
         arm[0], before[0] = turned[k, 0], turned[k, 0]
-        drive = float(field.distance(standoff[:2])) / BASE_DELTA_LINEAR
-        drive += abs(wrap(standoff[2] - view.base[2])) / BASE_DELTA_ANGULAR
+        drive = drive_steps(field, view.base, standoff)
         cost = arm_steps(view.target, before) + drive_weight * drive
         cost += float(np.abs(np.diff(turned[k])).sum()) / ARM_DELTA
         cost += arm_steps(arm, rest_posture(arm))
+        cost += 30.0 * abs(wrap(grid[k, 0] - path.normals[0]))
         if np.isfinite(cost):
             found.append(Lead(tracks[k], turned[k], arm, before, standoff, cost))
     return found
@@ -301,7 +303,7 @@ class _Articulated(ScriptedSkill):
         if self.missing_motion(sim, env_id):
             view = look(sim, env_id)
             lead = plan_lead(sim, env_id, view, joint, self._goal(sim, joint))
-            yield from drive_to(sim, env_id, free_space(sim, env_id), lead.standoff)
+            yield from drive_to(sim, env_id, free_space(sim, env_id), lead.standoff, near=0.05)
             yield from move(sim, env_id, arm=lead.pre)
             yield from move(sim, env_id, arm=lead.pre, base=lead.bases[0], speed=0.5)
             yield from self._touch(sim, env_id, lead, joint)
@@ -341,7 +343,7 @@ class _Articulated(ScriptedSkill):
     def _touch(self, sim: Simulator, env_id: int, lead: Lead, joint: int) -> Actions:
         """Bring the cup to the handle until it holds."""
         wanted = handle_index(sim, joint)
-        beyond = lead.posture + 0.5 * (lead.posture - lead.pre)
+        beyond = lead.posture + _push_ahead(lead.posture)
         for goal in (lead.posture, beyond):
             yield from move(
                 sim,
@@ -389,6 +391,17 @@ class _Articulated(ScriptedSkill):
                     sim, env_id, base=pose, arm=rest, reverse=True, speed=0.4, grip=-1.0
                 )
                 return
+
+
+def _push_ahead(posture: np.ndarray) -> np.ndarray:
+    """Return the (7,) change of a posture that moves the cup straight ahead, at its height."""
+    kinematics = arm_kinematics()
+    tip = kinematics.forward(posture)
+    ahead = tip.pos + _BEYOND * np.append(unit(float(posture[0])), 0.0)
+    goal = posture
+    for _ in range(20):
+        goal = kinematics.step(goal, ahead, tip.approach, max_delta=0.05)
+    return goal - posture
 
 
 def _track(view: View, pose: np.ndarray, arm: np.ndarray) -> np.ndarray:

@@ -77,7 +77,9 @@ class Navigate(ScriptedSkill):
                 return self._near(sim, env_id)
             else:
                 tip = pick_target(sim, env_id, view, target)
-            return plan_reach(sim, env_id, view, tip, drive_weight=0.2, low=low).standoff
+            return plan_reach(
+                sim, env_id, view, tip, drive_weight=0.2, low=low, ignore=target.object_index
+            ).standoff
         except GiveUpError:
             return self._near(sim, env_id)
 

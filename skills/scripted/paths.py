@@ -99,6 +99,7 @@ def drive_to(
     goal: np.ndarray,
     arm: np.ndarray | None = None,
     limit: int = 290,
+    near: float = 0.0,
 ) -> Actions:
     """Drive along a comfortable path to a (3,) pose.
 
@@ -109,6 +110,7 @@ def drive_to(
         goal: (3,) pose.
         arm: (7,) posture to move the arm to on the way.
         limit: most steps.
+        near: a robot this near to the goal only turns, m.
 
     Raises:
         GiveUpError: there is no path, or the base is blocked.
@@ -117,6 +119,8 @@ def drive_to(
     poses = np.array(list(sim.scene(env_id).furniture_pose.values())).reshape(-1, 3)
     points = np.concatenate([poses[:, :2], view.base[None, :2]])
     extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
+    if np.linalg.norm(goal[:2] - view.base[:2]) < near:
+        goal = np.append(view.base[:2], goal[2])
     field: ComfortField | None = None
     for _ in range(limit):
         view = look(sim, env_id)

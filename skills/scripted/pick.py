@@ -41,9 +41,8 @@ class Pick(ScriptedSkill):
             view = look(sim, env_id)
             if view.held_object == wanted:
                 break
-            reach = plan_reach(
-                sim, env_id, view, pick_target(sim, env_id, view, target), banned=banned
-            )
+            tip = pick_target(sim, env_id, view, target)
+            reach = plan_reach(sim, env_id, view, tip, banned=banned, ignore=wanted)
             banned.append(reach)
             yield from go_before(sim, env_id, reach)
             yield from move_in(sim, env_id, reach, grasp=True)
@@ -65,7 +64,7 @@ class Pick(ScriptedSkill):
 def go_before(sim: Simulator, env_id: int, reach: Reach) -> Actions:
     """Drive to where the arm is raised, raise the arm, drive to where the approach begins."""
     navigation = free_space(sim, env_id)
-    yield from drive_to(sim, env_id, navigation, reach.raise_at)
+    yield from drive_to(sim, env_id, navigation, reach.raise_at, near=0.05)
     early = _DRIVE_EARLY * ARM_DELTA
     yield from move(
         sim,

@@ -112,8 +112,9 @@ def plan_reach(
     target: TipTarget,
     *,
     banned: Sequence[Reach] = (),
-    drive_weight: float = 1.0,
+    drive_weight: float = 1.5,
     low: Sequence[np.ndarray] = (),
+    ignore: int | None = None,
 ) -> Reach:
     """Find the cheapest way for the cup to reach a target.
 
@@ -124,6 +125,7 @@ def plan_reach(
         target: what to reach.
         banned: plans that failed before; plans like them are not returned.
         drive_weight: what a control step of driving counts against one of the arm.
+        ignore: index of the object that may be touched.
         low: (7,) postures in which the robot may come to the standoff, besides the present one.
 
     Raises:
@@ -136,6 +138,8 @@ def plan_reach(
         raise GiveUpError("target out of reach")
     best: Reach | None = None
     with what_if(sim, env_id) as world:
+        if ignore is not None and ignore != view.held_object:
+            world.remove(ignore)
         for reach, posture in candidates[:_MOST_QUERIES]:
             allowed = best.touches if best is not None else 99
             touches = _count_touches(world, [view.qpos, *low], reach, posture, allowed)
@@ -209,7 +213,7 @@ def _candidates(
             reach = _with_standoff(navigation, target.xy, base, posture, float(azimuth))
             if reach is None or any(_alike(reach, b) for b in banned):
                 continue
-            cost = posture.cost + drive_weight * _drive_steps(field, view.base, reach.standoff)
+            cost = posture.cost + drive_weight * drive_steps(field, view.base, reach.standoff)
             if np.isfinite(cost) and (old is None or cost < old[0].cost):
                 found[(j, posture.pitch)] = (_with_cost(reach, cost), posture)
     return sorted(found.values(), key=lambda pair: pair[0].cost)
@@ -253,7 +257,7 @@ def _with_standoff(
     return None
 
 
-def _drive_steps(field: object, here: np.ndarray, goal: np.ndarray) -> float:
+def drive_steps(field: object, here: np.ndarray, goal: np.ndarray) -> float:
     """Estimate the control steps of driving to a pose."""
     gap = goal[:2] - here[:2]
     distance = float(field.distance(goal[:2]))  # type: ignore[attr-defined]
@@ -273,6 +277,7 @@ def _count_touches(
     """Count tried postures of a plan that touch something; stops counting at ``enough``."""
     count = 0
     trials = [
+        reach.at(1.0),
         reach.at(posture.clear),
         (reach.pre_base, reach.pre),
         reach.at(0.5 * posture.clear),

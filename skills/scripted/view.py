@@ -195,6 +195,11 @@ class WhatIf:
     def __init__(self, sim: Simulator, env_id: int) -> None:
         self._sim, self._env_id = sim, env_id
 
+    def remove(self, index: int) -> None:
+        """Take an object out of the way."""
+        pos = np.array([0.0, 0.0, 10.0])
+        self._sim.set_object(index, pos, np.array([1.0, 0.0, 0.0, 0.0]), self._env_id)
+
     def touches(self, base: np.ndarray, qpos: np.ndarray) -> bool:
         """Return whether the robot at a (3,) base pose with a (7,) arm posture is in contact."""
         self._sim.set_base(np.asarray(base)[None], [self._env_id])
