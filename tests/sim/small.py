@@ -100,13 +100,17 @@ def types() -> dict[str, ObjectType]:
     bottom = Shape("cylinder", (0.07, 0.004, 0), (0, 0, -0.018))
     return {
         "box": ObjectType("box", (Shape("box", (0.03, 0.04, 0.06)),), 0.4, (0.03, 0.04, 0.06)),
-        "can": ObjectType("can", (Shape("cylinder", (0.035, 0.05, 0)),), 0.35, (0.035, 0.035, 0.05)),
+        "can": ObjectType(
+            "can", (Shape("cylinder", (0.035, 0.05, 0)),), 0.35, (0.035, 0.035, 0.05)
+        ),
         "ball": ObjectType("ball", (Shape("sphere", (0.037, 0, 0)),), 0.07, (0.037, 0.037, 0.037)),
         "bowl": ObjectType("bowl", (*ring, bottom), 0.15, (0.08, 0.08, 0.022)),
     }
 
 
-def episode(layout: str = "a", start: tuple[float, float, float] | None = (0.0, 0.0, 0.0)) -> Episode:
+def episode(
+    layout: str = "a", start: tuple[float, float, float] | None = (0.0, 0.0, 0.0)
+) -> Episode:
     """One of each object on the table of layout a."""
     kinds = types()
     spots = {"box": (0.95, -0.2), "can": (1.1, 0.1), "ball": (1.3, -0.1), "bowl": (1.4, 0.2)}

@@ -115,7 +115,9 @@ except Exception as error:
     ("broken", "words"), [("egl,osmesa", "UserError No OpenGL"), ("egl", "osmesa")]
 )
 def test_without_egl_it_falls_back_or_says_what_to_install(broken, words):
-    environment = {k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")
+    }
     done = subprocess.run(
         [sys.executable, "-c", _PROBE, broken],
         capture_output=True, text=True, env=environment, timeout=60,
