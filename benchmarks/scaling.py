@@ -1,6 +1,6 @@
 """Scaling to many GPUs: a discrete-event simulation, checked against published figures first.
 
-``python -m benchmarks.scaling [json=FILE step_ms=6.6 inference_ms=0.5 learn_ms=15]``
+``python -m benchmarks.scaling [json=FILE step_ms=6.6 inference_ms=0.5 learn_ms=15 real=20]``
 
 Model. Every environment step takes ``tau`` x episode factor x step factor seconds, both factors
 log-normal; an episode lasts 64 steps on average. A rank collects T x N steps (lock step, quota per
@@ -12,6 +12,7 @@ Fitted on: the single-GPU speeds of VER's Table 1 (DD-PPO 174, NoVER 327, VER 42
 T = 128, about 1.5 s of learning), and DD-PPO's 7.3x on 8 and 196x on 256 GPUs (N = 4, T = 128).
 Held out: VER's 6.7x on 8 GPUs. Then the same simulation is fed with step, inference and learning
 times measured on this machine, given as options.
+``real=SECONDS`` also measures two real Gloo ranks beside one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import socket
+import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -140,9 +144,39 @@ def scaling(model: Model, scheme: str, counts: tuple[int, ...]) -> dict[int, flo
     return {n: speed(model, scheme, n, max(3, 48 // n)) / single for n in counts}
 
 
+def real_ranks(size: int, scheme: str, seconds: float) -> float:
+    """Measured steps per second of ``size`` Gloo ranks on the waiting workload."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory() as out:
+        arguments = [scheme, "waiting", "10", str(seconds), f"out={out}"]
+        processes = []
+        for rank in range(size):
+            group = {"WORLD_SIZE": size, "RANK": rank, "LOCAL_RANK": rank, "MASTER_PORT": port}
+            environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
+            environment |= {key: str(value) for key, value in group.items()}
+            command = [sys.executable, "-m", "benchmarks.trainer_ours", *arguments]
+            processes.append(
+                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            )
+        outputs = [process.communicate()[0] for process in processes]
+    return float(json.loads(outputs[0].splitlines()[-1])["steps_per_second"])
+
+
+def measure_ranks(seconds: float) -> dict[str, float]:
+    """Speed-up of two real ranks over one, for VER and DD-PPO."""
+    found = {}
+    for scheme in ("ver", "ddppo"):
+        one, two = (real_ranks(size, scheme, seconds) for size in (1, 2))
+        found[scheme] = two / one
+        print(f"measured, {scheme}: 1 rank {one:.0f}, 2 ranks {two:.0f} steps/s, {two / one:.2f}x")
+    return found
+
+
 def main() -> None:
     """Entry point."""
-    chosen = {"json": "", "step_ms": "6.6", "inference_ms": "0.5", "learn_ms": "15"}
+    chosen = {"json": "", "step_ms": "6.6", "inference_ms": "0.5", "learn_ms": "15", "real": "0"}
     for text in sys.argv[1:]:
         key, _, value = text.partition("=")
         if key not in chosen:
@@ -168,10 +202,17 @@ def main() -> None:
     print("GPUs   " + "".join(f"{n:>8}" for n in counts))
     for scheme, row in table.items():
         print(f"{scheme:7}" + "".join(f"{row[n]:8.1f}" for n in counts))
+    measured = measure_ranks(float(chosen["real"])) if float(chosen["real"]) else {}
     if chosen["json"]:
         path = Path(chosen["json"])
         temporary = path.with_name(f".{path.name}.tmp")
-        report = {"single": single, "ddppo": ddppo, "ver": held_out, "ours": table}
+        report: dict[str, Any] = {
+            "single": single,
+            "ddppo": ddppo,
+            "ver": held_out,
+            "ours": table,
+            "measured": measured,
+        }
         temporary.write_text(json.dumps(report, indent=2) + "\n")
         os.replace(temporary, path)
 

@@ -204,6 +204,11 @@ def _make_batched(factory: EnvFactory, config: TrainConfig) -> Any:
 
     env = factory()
     if BatchedEnv.fits(env):
+        if config.log.eval_interval:
+            raise ConfigError(
+                "log.eval_interval is for environments that step one at a time: use "
+                "log.eval_interval=0 with a batched environment and evaluate its checkpoints apart"
+            )
         return BatchedEnv(env, config.seed)
     env.close()
     return None

@@ -81,7 +81,8 @@ class Runner:
         self.checkpoint = self.folder.open(config)
         self._resumed: dict[str, Any] = {}
         if self.checkpoint is not None:
-            rank = int(os.environ.get("RANK", "0"))
+            several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+            rank = int(os.environ.get("RANK", "0")) if several else 0
             self._resumed = CheckpointManager.load(self.checkpoint, rank)
         first_episodes = tuple(self._resumed.get("next_episodes", ()))
         self.parts: Parts = build(config, env, first_episodes)

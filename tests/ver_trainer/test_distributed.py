@@ -61,8 +61,7 @@ def test_two_ranks_have_the_gradient_of_the_joined_batch(tmp_path: Path) -> None
         torch.testing.assert_close(a, parameter.grad, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("scheme", ["ver", "ddppo"])
-@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize(("scheme", "slow"), [("ver", True), ("ddppo", False)])
 def test_two_ranks_train_one_policy(scheme: str, slow: bool, tmp_path: Path) -> None:
     run_ranks("training", str(tmp_path), f"scheme={scheme}", *(["slow"] if slow else []))
     a, b = (torch.load(tmp_path / f"weights{rank}.pt") for rank in (0, 1))
