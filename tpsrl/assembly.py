@@ -19,7 +19,8 @@ SCENARIOS = ("tidy_house", "prepare_groceries", "set_table", "rearrange_easy")
 """Scenarios with a planning problem, so that an agent can solve them."""
 SPLITS = ("train", "val", "test")
 ENGINES = ("mujoco",)
-AGENTS = ("scripted",)
+AGENTS = ("scripted", "tpsrl")
+"""``tpsrl``: learned skills, and scripted ones where there are no weights."""
 EXECUTORS = ("hab", "replan")
 MAX_STEPS = {
     "tidy_house": 5000,
@@ -56,27 +57,51 @@ def make_simulator(engine: str = "mujoco", depth: int | None = None) -> Simulato
     return MujocoSimulator(1, depth=depth)
 
 
-def make_agent(agent: str = "scripted", executor: str = "hab", scenario: str = "") -> Agent:
+def make_agent(
+    agent: str = "scripted",
+    executor: str = "hab",
+    scenario: str = "",
+    weights: str | None = None,
+) -> Agent:
     """Return an agent that plans a scenario and carries the plan out.
 
     Args:
         agent: one of ``AGENTS``: whose skills.
         executor: one of ``EXECUTORS``.
         scenario: planning problem to solve; ``""`` takes the one that each episode names.
+        weights: ``agent="tpsrl"``: folder of learned skills, ``None`` for those shipped.
 
     Raises:
-        UserError: unknown agent or executor.
+        UserError: unknown agent or executor, or unusable weights.
     """
     if agent not in AGENTS:
         raise UserError(f"unknown agent '{agent}'{nearest(agent, AGENTS)}")
     if executor not in EXECUTORS:
         raise UserError(f"unknown executor '{executor}'{nearest(executor, EXECUTORS)}")
+    from skills.learned.factory import skill_factory
     from skills.scripted import make_skill
     from tpsrl.agents.grounding import hab_problem
     from tpsrl.agents.tpsrl import TpsrlAgent
 
     source = (lambda episode: hab_problem(scenario)) if scenario else None
-    return TpsrlAgent(make_skill, cast(Any, executor), source, name=agent)
+    skills = make_skill if agent == "scripted" else skill_factory(weights)
+    return TpsrlAgent(skills, cast(Any, executor), source, name=agent)
+
+
+def skills_in_use(weights: Path | None = None) -> str:
+    """Return a sentence: which skills of ``agent="tpsrl"`` are learned, which scripted stand-ins.
+
+    Raises:
+        UserError: unusable weights.
+    """
+    from skills.learned.cards import IMITABLE, learned_skills
+
+    cards = learned_skills(weights)
+    scripted = [name for name in IMITABLE if name not in cards]
+    text = f"learned skills: {', '.join(cards) or 'none'}"
+    if scripted:
+        text += f"; scripted stand-ins, which read privileged state: {', '.join(scripted)}"
+    return text
 
 
 def make_task(episode: Episode, scenario: str = "") -> Task:
@@ -101,6 +126,7 @@ def evaluation_spec(
     seed: int = 0,
     depth: int | None = None,
     config: Mapping[str, Any] | None = None,
+    weights: Path | None = None,
 ) -> EvaluationSpec:
     """Return what worker processes need to run a scenario.
 
@@ -113,6 +139,8 @@ def evaluation_spec(
         seed: of the run.
         depth: pixels of the head depth picture, ``None`` for none.
         config: further plain values that describe the run.
+        weights: ``agent="tpsrl"``: folder of learned skills, ``None`` for those shipped; they
+            decide ``depth``.
     """
     from eval.spec import EvaluationSpec, Factory
 
@@ -127,6 +155,14 @@ def evaluation_spec(
         **(config or {}),
     }
     options = {"agent": agent, "executor": executor, "scenario": scenario}
+    if agent == "tpsrl":
+        from skills.learned.cards import common_depth, learned_skills
+
+        folder = None if weights is None else str(weights.resolve())
+        cards = learned_skills(folder)
+        depth = common_depth(cards) or depth
+        options["weights"] = folder
+        described |= {"weights": folder, "learned_skills": sorted(cards)}
     return EvaluationSpec(
         simulator=Factory("tpsrl.assembly:make_simulator", {"engine": engine, "depth": depth}),
         agent=Factory("tpsrl.assembly:make_agent", options),

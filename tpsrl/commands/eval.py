@@ -12,7 +12,12 @@ HELP = """Run an agent over episodes in worker processes and measure it.
 
 Writes episodes.jsonl (one line an episode), summary.json and stages.png into out=. The same
 command again only runs what is missing, so it can be stopped and continued at any time.
-docs/evaluation.md explains the numbers."""
+docs/evaluation.md explains the numbers.
+
+  tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
+  tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment,
+             keys: skill agent weights episodes split data handoff depth actions contract seed out
+             workers (docs/training_skills.md)"""
 
 
 @dataclass
@@ -28,6 +33,10 @@ class EvalConfig:
     )
     agent: str = field(
         default="scripted", metadata={"help": "whose skills", "choices": list(AGENTS)}
+    )
+    weights: Path | None = field(
+        default=None,
+        metadata={"help": "agent=tpsrl: folder of learned skills; null for those shipped"},
     )
     executor: str = field(
         default="hab",
@@ -68,11 +77,15 @@ CONFIG = EvalConfig
 
 def run(overrides: list[str]) -> int:
     """Evaluate, print the table and the paths of the results."""
+    if any(word.startswith("skill=") for word in overrides):
+        from tpsrl.skill_evaluation import run as evaluate_skill
+
+        return evaluate_skill(overrides)
     config = load(EvalConfig, overrides)
     from eval.figures import draw_stages, load_runs
     from eval.runner import evaluate
     from eval.table import print_summary
-    from tpsrl.assembly import evaluation_spec, load_scenario_episodes
+    from tpsrl.assembly import evaluation_spec, load_scenario_episodes, skills_in_use
 
     name = f"{config.scenario}_{config.split}_{config.agent}_{config.executor}"
     out = config.out or Path("outputs/eval") / name
@@ -89,7 +102,10 @@ def run(overrides: list[str]) -> int:
         max_steps=config.max_steps,
         seed=config.seed,
         config={"split": None if data else config.split, "data": data},
+        weights=config.weights,
     )
+    if config.agent == "tpsrl":
+        print(skills_in_use(config.weights))
     label = f"{config.scenario} {config.executor}"
     summary = evaluate(spec, episodes, out, config.workers, config.attempts, config.timeout, label)
     print_summary(summary)

@@ -1,0 +1,235 @@
+"""Demonstrations from the scripted skill in the skill's own environment.
+
+Plain demonstrations: the expert acts, in half of the episodes with noise on the action that is
+carried out while the label stays the expert's (Laskey et al. 2017, DART). DAgger (Ross et al.
+2011): the learner acts at first; the expert, begun anew from where the learner has come to, labels
+some of its steps and then takes over and shows how to go on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skills.envs.single import SkillEnv
+from skills.imitation.demonstrations import Demonstration, write_shard
+from skills.interface import Skill, SkillCall
+from skills.learned.inference import NumpyPolicy
+from skills.scripted import make_skill
+from skills.tasks.sensors import DEPTH
+
+_NOISE_MEMORY = 0.9
+"""Correlation of the noise from one step to the next."""
+_WAIT_FOR_STOP = 5
+"""Steps that the expert's stop is shown, and not carried out, before the episode ends with it."""
+
+
+@dataclass(frozen=True)
+class CollectOptions:
+    """How an episode is recorded.
+
+    Attributes:
+        noise: largest standard deviation of the noise on the expert's arm and base actions.
+        noise_steps: noise ends after at most so many steps, so that the expert can finish.
+        roll_in: most steps that the learner acts before the expert takes over.
+        label_interval: the expert labels every so many of the learner's steps; 0 for none.
+    """
+
+    noise: float = 0.3
+    noise_steps: int = 80
+    roll_in: int = 150
+    label_interval: int = 0
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """Some episodes to record, in one worker process.
+
+    Attributes:
+        skill: name of the environment's skill.
+        env_args: arguments of the environment.
+        seeds: of the episodes.
+        path: file to write.
+        options: see :class:`CollectOptions`.
+        policy: weights of the learner, ``None`` for plain demonstrations.
+    """
+
+    skill: str
+    env_args: dict[str, Any]
+    seeds: tuple[int, ...]
+    path: Path
+    options: CollectOptions
+    policy: Path | None = None
+
+
+@dataclass
+class ShardResult:
+    """What was recorded: (episodes,) success flags and lengths, and why others failed."""
+
+    success: list[bool] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    causes: list[str] = field(default_factory=list)
+
+
+_environments: dict[str, SkillEnv] = {}
+
+
+def environment(skill: str, env_args: dict[str, Any]) -> SkillEnv:
+    """Return this process's environment, made at the first use."""
+    key = f"{skill} {sorted(env_args.items())}"
+    if key not in _environments:
+        for env in _environments.values():
+            env.close()
+        _environments.clear()
+        _environments[key] = SkillEnv(skill, **env_args)
+    return _environments[key]
+
+
+def record_shard(job: ShardJob) -> ShardResult:
+    """Record the episodes of a job and write its file."""
+    env = environment(job.skill, job.env_args)
+    learner = None if job.policy is None else NumpyPolicy.load(job.policy)
+    found, result = [], ShardResult()
+    for seed in job.seeds:
+        episode = record_episode(env, seed, job.options, learner)
+        found.append(episode)
+        result.success.append(episode.success)
+        result.steps.append(len(episode))
+        result.causes.append(episode.cause)
+    write_shard(job.path, found)
+    return result
+
+
+def record_episode(
+    env: SkillEnv, seed: int, options: CollectOptions, learner: NumpyPolicy | None = None
+) -> Demonstration:
+    """Record one episode.
+
+    Args:
+        env: environment of one of the seven skills.
+        seed: of the episode and of all that is random here.
+        options: see :class:`CollectOptions`.
+        learner: acts first, if given.
+    """
+    return _Recorder(env, seed, options).run(learner)
+
+
+class _Recorder:
+    def __init__(self, env: SkillEnv, seed: int, options: CollectOptions) -> None:
+        self.env, self.seed, self.options = env, seed, options
+        self.rng = np.random.default_rng([seed, 2])
+        self.task = env.worlds.task
+        self.steps: dict[str, list[Any]] = defaultdict(list)
+        self.over, self.info = False, dict[str, Any]()
+
+    def run(self, learner: NumpyPolicy | None) -> Demonstration:
+        self.observation, self.info = self.env.reset(seed=self.seed)
+        call = self.env.worlds.origins[0].call
+        assert call is not None, "PointNav, Flee and Explore have no scripted skill"
+        self.call: SkillCall = call
+        if learner is not None:
+            self._learner_acts(learner)
+        reason = "" if self.over else self._expert_acts()
+        return self._finished(reason)
+
+    def _learner_acts(self, learner: NumpyPolicy) -> None:
+        learner.reset()
+        limit = int(self.rng.integers(self.options.roll_in + 1))
+        interval = self.options.label_interval
+        for step in range(limit):
+            action = learner.step(self.observation)
+            if self.task.layout.stop:
+                action[-1] = -1.0  # what follows is what can be learned from
+            label = self._expert_label() if interval and step % interval == 0 else None
+            self._step(action, label)
+            if self.over:
+                return
+
+    def _expert(self) -> Skill:
+        skill = make_skill(self.call.skill)
+        skill.reset(self.env.sim, 0, self.call, self.seed)
+        return skill
+
+    def _expert_label(self) -> np.ndarray | None:
+        label, failed = self._ask(self._expert())
+        return None if failed else label
+
+    def _ask(self, skill: Skill) -> tuple[np.ndarray, str]:
+        """Return the expert's flat action, and why it gave up."""
+        robot = skill.act(self.env.sim, 0)
+        status = skill.status(self.env.sim, 0)
+        stop = np.array([status.done or status.failed])
+        flat = self.task.flat_action(robot[None], stop)[0].astype(np.float32)
+        return np.clip(flat, -1.0, 1.0), (status.reason or "gave up") if status.failed else ""
+
+    def _expert_acts(self) -> str:
+        """Let the expert act to the end; return why it gave up."""
+        skill, stops = self._expert(), 0
+        noise = np.zeros(self.task.layout.size)
+        scale = self.options.noise * self.rng.random() * (self.rng.random() < 0.5)
+        moving, quiet = self._moving(), int(self.rng.integers(self.options.noise_steps + 1))
+        while not self.over:
+            label, failed = self._ask(skill)
+            if failed:
+                return failed
+            moving, quiet = moving * (quiet > 0), quiet - 1
+            drawn = self.rng.normal(size=noise.shape) * moving * scale
+            noise = _NOISE_MEMORY * noise * (quiet > 0) + np.sqrt(1 - _NOISE_MEMORY**2) * drawn
+            action = np.clip(label + noise, -1.0, 1.0)
+            if self.task.layout.stop and label[-1] > 0:
+                # A single step of stop in a hundred would hardly be learned.
+                action = label.copy()
+                action[-1] = 1.0 if stops >= _WAIT_FOR_STOP else -1.0
+                stops += 1
+            self._step(action, label)
+        return ""
+
+    def _moving(self) -> np.ndarray:
+        """Return (A,) 1 for arm and base, 0 for grip and stop."""
+        layout = self.task.layout
+        parts = [1.0] * (7 * layout.arm) + [0.0] * layout.grip
+        return np.array(parts + [1.0, 1.0] * layout.base + [0.0] * layout.stop)
+
+    def _step(self, action: np.ndarray, label: np.ndarray | None) -> None:
+        for name, value in self.observation.items():
+            kept = value.astype(np.float16) if name == DEPTH else np.array(value)
+            self.steps["obs." + name].append(kept)
+        size = self.task.layout.size
+        self.steps["actions"].append(np.zeros(size, np.float32) if label is None else label)
+        self.steps["weights"].append(np.float32(label is not None))
+        self.observation, reward, terminated, truncated, self.info = self.env.step(action)
+        self.steps["rewards"].append(np.float32(reward))
+        self.over = terminated or truncated
+
+    def _finished(self, reason: str) -> Demonstration:
+        arrays = {name: np.stack(values) for name, values in self.steps.items()}
+        if not arrays:  # the expert gave up at once
+            arrays = self._empty()
+        observations = {
+            name.removeprefix("obs."): array
+            for name, array in arrays.items()
+            if name.startswith("obs.")
+        }
+        return Demonstration(
+            observations,
+            arrays["actions"],
+            arrays["weights"],
+            arrays["rewards"],
+            bool(self.info["success"]),
+            reason or str(self.info["cause"]),
+            self.seed,
+            str(self.info["episode_id"]),
+        )
+
+    def _empty(self) -> dict[str, np.ndarray]:
+        none = np.zeros(0, np.float32)
+        arrays = {
+            "obs." + name: np.zeros((0, *np.shape(value)), np.float32)
+            for name, value in self.observation.items()
+        }
+        actions = np.zeros((0, self.task.layout.size), np.float32)
+        return {**arrays, "actions": actions, "weights": none, "rewards": none}

@@ -1,0 +1,196 @@
+"""Imitation from start to end: demonstrations, cloning, and DAgger rounds; can be interrupted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from skills.imitation.cloning import CloneOptions, clone
+from skills.imitation.collect import CollectOptions, ShardJob, record_shard
+from skills.imitation.demonstrations import Demonstration, read_folder, shard_path
+from skills.imitation.processes import Tally, run_jobs
+from tpsrl.errors import UserError
+from ver_trainer.config import NetConfig
+from ver_trainer.envs.spaces import describe
+from ver_trainer.export import load_policy, save_policy
+from ver_trainer.nets.policy import Policy, make_policy
+
+SHARD = 20
+"""Episodes of a file of demonstrations."""
+_ROUND_SEEDS = 1_000_000
+"""Seeds of one round stand this far from those of the next."""
+
+
+@dataclass
+class ImitateConfig:
+    """Keys ``imitate.*`` of ``tpsrl train``."""
+
+    episodes: int = field(default=400, metadata={"help": "plain demonstrations", "min": 1})
+    rounds: int = field(default=2, metadata={"help": "DAgger rounds after them", "min": 0})
+    round_episodes: int = field(default=200, metadata={"help": "episodes a round", "min": 1})
+    round_epochs: int = field(default=8, metadata={"help": "epochs after a round", "min": 1})
+    workers: int = field(default=1, metadata={"help": "processes that record", "min": 1})
+    noise: float = field(default=0.3, metadata={"help": "on half of the demonstrations", "min": 0})
+    noise_steps: int = field(default=80, metadata={"help": "noise ends by this step", "min": 0})
+    roll_in: int = field(default=150, metadata={"help": "most learner steps", "min": 0})
+    label_interval: int = field(
+        default=0, metadata={"help": "expert labels every so many learner steps, 0: none"}
+    )
+    seed: int = field(default=0, metadata={"help": "of the first demonstration", "min": 0})
+    clone: CloneOptions = field(default_factory=CloneOptions)
+
+
+def imitate(
+    skill: str,
+    env_args: dict[str, Any],
+    net: NetConfig,
+    config: ImitateConfig,
+    folder: Path,
+    threads: int = 1,
+) -> Path:
+    """Imitate the scripted skill; the same call again goes on where it stopped.
+
+    Args:
+        skill: one of the seven.
+        env_args: of its environment.
+        net: the policy network.
+        config: see :class:`ImitateConfig`.
+        folder: for demonstrations (``demos/``), rounds (``rounds/``) and ``policy.safetensors``.
+        threads: torch threads.
+
+    Returns:
+        The weights, ``folder/policy.safetensors``.
+
+    Raises:
+        UserError: the folder holds an imitation with other settings, or the scripted skill fails.
+    """
+    result = folder / "policy.safetensors"
+    _check_same(folder, skill, env_args, net, config)
+    if result.exists():
+        return result
+    torch.set_num_threads(threads)
+    torch.manual_seed(config.seed)
+    stops = _stops(skill, env_args)
+    demonstrations: list[Demonstration] = []
+    weights: Path | None = None
+    for number in range(config.rounds + 1):
+        demos = folder / "demos" / f"round_{number:02d}"
+        _record(skill, env_args, config, demos, number, weights)
+        demonstrations += read_folder(demos)
+        weights = _learn(skill, env_args, net, config, folder, number, demonstrations, stops)
+    assert weights is not None
+    save_policy(load_policy(weights), result)
+    return result
+
+
+def _record(
+    skill: str,
+    env_args: dict[str, Any],
+    config: ImitateConfig,
+    folder: Path,
+    number: int,
+    policy: Path | None,
+) -> None:
+    """Record what is missing of a round."""
+    total = config.round_episodes if number else config.episodes
+    base = config.seed + number * _ROUND_SEEDS
+    options = CollectOptions(
+        config.noise, config.noise_steps, config.roll_in, config.label_interval
+    )
+    jobs = []
+    for first in range(0, total, SHARD):
+        seeds = tuple(range(base + first, base + min(first + SHARD, total)))
+        path = shard_path(folder, first)
+        if not path.exists():
+            jobs.append(ShardJob(skill, env_args, seeds, path, options, policy))
+    if not jobs:
+        return
+    missing = sum(len(job.seeds) for job in jobs)
+    label = f"{skill}: DAgger round {number}" if number else f"{skill}: demonstrations"
+    won = seen = 0
+    with Tally(label, total, total - missing) as tally:
+        for _, result in run_jobs(record_shard, jobs, config.workers):
+            won, seen = won + sum(result.success), seen + len(result.success)
+            tally.add(len(result.success), f"{100 * won / seen:.0f}% end in success")
+
+
+def _learn(
+    skill: str,
+    env_args: dict[str, Any],
+    net: NetConfig,
+    config: ImitateConfig,
+    folder: Path,
+    number: int,
+    demonstrations: list[Demonstration],
+    stops: bool,
+) -> Path:
+    """Clone on all demonstrations so far, from the last round's weights."""
+    path = folder / "rounds" / f"round_{number:02d}.safetensors"
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if number:
+        policy = load_policy(path.with_name(f"round_{number - 1:02d}.safetensors"))
+    else:
+        policy = _new_policy(skill, env_args, net)
+    options = config.clone
+    if number:
+        options = dataclasses.replace(options, epochs=config.round_epochs)
+    checkpoint = path.with_suffix(".pt")
+    label = f"{skill}: cloning, round {number}"
+    facts = clone(policy, demonstrations, options, checkpoint, stops, label)
+    save_policy(policy, path)
+    path.with_suffix(".json").write_text(json.dumps(facts, indent=2) + "\n")
+    checkpoint.unlink(missing_ok=True)
+    return path
+
+
+def _new_policy(skill: str, env_args: dict[str, Any], net: NetConfig) -> Policy:
+    env = _spaces(skill, env_args)
+    return make_policy(describe(env[0], env[1]), net)
+
+
+def _spaces(skill: str, env_args: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the spaces of an environment without making its engine."""
+    from skills.envs.config import EnvConfig, action_space, observation_space
+
+    config = EnvConfig(**env_args)
+    task = config.task(skill)
+    return observation_space(task, config.depth), action_space(task)
+
+
+def _stops(skill: str, env_args: dict[str, Any]) -> bool:
+    from skills.envs.config import EnvConfig
+
+    return EnvConfig(**env_args).task(skill).layout.stop
+
+
+def _check_same(
+    folder: Path, skill: str, env_args: dict[str, Any], net: NetConfig, config: ImitateConfig
+) -> None:
+    """Refuse to mix two imitations in one folder; workers may differ."""
+    wanted = {
+        "skill": skill,
+        "env_args": env_args,
+        "net": dataclasses.asdict(net),
+        "imitate": dataclasses.asdict(config),
+    }
+    wanted["imitate"].pop("workers")  # type: ignore[attr-defined]
+    wanted = json.loads(json.dumps(wanted, default=str))
+    path = folder / "imitation.json"
+    if path.exists():
+        old = json.loads(path.read_text())
+        changed = sorted(key for key in wanted if old.get(key) != wanted[key])
+        if changed:
+            raise UserError(
+                f"{folder} holds an imitation with other settings ({', '.join(changed)}); give"
+                " the old ones to go on, or another out="
+            )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(wanted, indent=2) + "\n")

@@ -1,0 +1,1 @@
+"""Learned skills: trained policies behind the interface of all skills."""

@@ -1,0 +1,156 @@
+"""A trained policy in NumPy: processes that step a simulator must not import torch.
+
+It computes what ``ver_trainer.nets`` computes with the same weights, one observation at a time,
+for the networks that run at control rate on a CPU: the small CNN or the MLP, with or without LSTM.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from tpsrl.errors import UserError
+
+Weights = dict[str, np.ndarray]
+_ACTIVATIONS = {
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+}
+_CONVOLUTIONS = ((0, 4), (2, 2), (4, 1))
+"""Index of each layer in the small CNN, and its stride."""
+_LINEAR = 7
+
+
+def read_weights(path: Path) -> tuple[Weights, dict[str, Any]]:
+    """Read a policy file: weights and their description.
+
+    Raises:
+        UserError: it is missing, damaged or has no description.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            header = json.loads((file.metadata() or {}).get("ver_trainer", "{}"))
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path}: no weights can be read ({error}); give another file.") from None
+    if "spec" not in header:
+        raise UserError(f"{path}: it does not say which network it is; export the policy again.")
+    return weights, header
+
+
+class NumpyPolicy:
+    """The deterministic policy: the mean action, with the recurrent state kept inside.
+
+    Args:
+        weights: of the network.
+        header: ``spec`` and ``net`` as ``ver_trainer`` writes them.
+
+    Raises:
+        UserError: the network has a part that this class cannot compute.
+    """
+
+    def __init__(self, weights: Weights, header: dict[str, Any]) -> None:
+        self._weights, self._net = weights, header["net"]
+        self.observations: dict[str, tuple[int, ...]] = {
+            name: tuple(item["shape"]) for name, item in header["spec"]["observations"].items()
+        }
+        action = header["spec"]["action"]
+        if action["kind"] != "continuous" or self._net["encoder"] not in ("auto", "cnn", "mlp"):
+            raise UserError(
+                f"a network with net.encoder={self._net['encoder']} and {action['kind']} actions"
+                " cannot run inside a simulator process; use encoder cnn or mlp."
+            )
+        self.size = int(action["size"])
+        self._images = [name for name, shape in self.observations.items() if len(shape) == 3]
+        self._vectors = [name for name, shape in self.observations.items() if len(shape) != 3]
+        self._layers = self._net["core_layers"] if self._net["core"] == "lstm" else 0
+        self.reset()
+
+    @classmethod
+    def load(cls, path: str | Path) -> NumpyPolicy:
+        """Read a policy from a ``.safetensors`` file."""
+        return cls(*read_weights(Path(path)))
+
+    def reset(self) -> None:
+        """Clear the recurrent state, as at the start of an episode."""
+        size = self._net["core_size"]
+        self._hidden = np.zeros((self._layers, size), np.float32)
+        self._cell = np.zeros((self._layers, size), np.float32)
+
+    def step(self, observations: dict[str, np.ndarray]) -> np.ndarray:
+        """Return the (A,) float32 mean action, clipped to [-1, 1].
+
+        Args:
+            observations: name -> array without a batch axis.
+        """
+        features = self._encode(observations)
+        for layer in range(self._layers):
+            features = self._lstm(features, layer)
+        mean = self._affine("actor.linear", features)[: self.size]
+        return np.clip(mean, -1.0, 1.0)
+
+    def _affine(self, name: str, x: np.ndarray) -> np.ndarray:
+        return self._weights[f"{name}.weight"] @ x + self._weights[f"{name}.bias"]
+
+    def _encode(self, observations: dict[str, np.ndarray]) -> np.ndarray:
+        parts = []
+        if self._images:
+            image = np.concatenate(
+                [np.moveaxis(observations[name], -1, 0) for name in self._images]
+            )
+            parts.append(self._cnn(image.astype(np.float32, copy=False)))
+        if self._vectors:
+            parts.append(self._vector(observations))
+        return np.concatenate(parts)
+
+    def _vector(self, observations: dict[str, np.ndarray]) -> np.ndarray:
+        x = np.concatenate([observations[name].ravel() for name in self._vectors])
+        x = x.astype(np.float32, copy=False)
+        if "encoder.norm.mean" in self._weights:
+            w = self._weights
+            x = (x - w["encoder.norm.mean"]) / np.sqrt(w["encoder.norm.var"] + 1e-8)
+            x = np.clip(x, -10.0, 10.0)
+        if not self._images:
+            activation = _ACTIVATIONS[self._net["activation"]]
+            for index in range(len(self._net["mlp"])):
+                x = activation(self._affine(f"encoder.mlp.{2 * index}", x))
+        return x
+
+    def _cnn(self, x: np.ndarray) -> np.ndarray:
+        prefix = f"encoder.images.{x.shape[1]}x{x.shape[2]}"
+        for index, stride in _CONVOLUTIONS:
+            kernel = self._weights[f"{prefix}.{index}.weight"]
+            bias = self._weights[f"{prefix}.{index}.bias"]
+            x = np.maximum(_convolve(x, kernel, stride) + bias[:, None, None], 0.0)
+        return np.maximum(self._affine(f"{prefix}.{_LINEAR}", x.ravel()), 0.0)
+
+    def _lstm(self, x: np.ndarray, layer: int) -> np.ndarray:
+        w, name = self._weights, f"core.lstm.{{}}_l{layer}"
+        gates = w[name.format("weight_ih")] @ x + w[name.format("bias_ih")]
+        gates += w[name.format("weight_hh")] @ self._hidden[layer] + w[name.format("bias_hh")]
+        i, f, g, o = np.split(gates, 4)
+        cell = _sigmoid(f) * self._cell[layer] + _sigmoid(i) * np.tanh(g)
+        self._cell[layer] = cell
+        self._hidden[layer] = _sigmoid(o) * np.tanh(cell)
+        return self._hidden[layer].copy()
+
+
+def _convolve(x: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
+    """Return the (out, h, w) valid cross-correlation of (in, H, W) with (out, in, k, k)."""
+    out, channels, high, wide = kernel.shape
+    windows = sliding_window_view(x, (high, wide), axis=(1, 2))[:, ::stride, ::stride]
+    rows, columns = windows.shape[1:3]
+    flat = windows.transpose(1, 2, 0, 3, 4).reshape(rows * columns, math.prod(kernel.shape[1:]))
+    return (kernel.reshape(out, channels * high * wide) @ flat.T).reshape(out, rows, columns)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 0.5 * (np.tanh(0.5 * x) + 1.0)

@@ -1,0 +1,134 @@
+"""A trained policy as a skill of the chain.
+
+What it sees is built by the functions that built it in training. It ends as in habitat-baselines
+(docs/training_skills.md, "In the chain"): pick, place, open and close by what they observe,
+navigation by its own stop action, which counts within 2 m of the goal only (VER, appendix B).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from skills.interface import Skill, SkillCall, SkillName, SkillStatus
+from skills.learned.cards import Card, weights_path
+from skills.learned.inference import NumpyPolicy
+from skills.tasks.articulated import ArticulatedTask
+from skills.tasks.catalog import Actions, Contract, make_task
+from skills.tasks.goals import goal_for_call
+from skills.tasks.sensors import DEPTH, observe
+from skills.tasks.state import GoalRow, View, stack_goals
+from tpsrl.errors import UserError
+from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
+
+STOP_DISTANCE = 2.0
+"""Farthest base from the goal at which navigation's stop counts, m."""
+REST_THRESHOLD = 0.15
+"""Farthest end effector from its resting position at the end of a manipulation, m."""
+START_RADIUS = 0.3
+"""How far from where it began the end effector must have been before Open and Close end, m."""
+
+
+class LearnedSkill(Skill):
+    """Runs a policy with the contract that its card names; the mean action, no sampling.
+
+    Args:
+        card: of the policy.
+        policy: its network; the recurrent state is cleared at every reset. The policies of
+            ``ver_trainer`` do not see their previous action, so there is none to clear.
+    """
+
+    privileged = False
+
+    def __init__(self, card: Card, policy: NumpyPolicy) -> None:
+        self.name: SkillName = card.skill  # type: ignore[assignment]
+        self._card, self._policy = card, policy
+        contract: Contract = card.contract  # type: ignore[assignment]
+        actions: Actions = card.actions  # type: ignore[assignment]
+        sensors = tuple(policy.observations)
+        self.task = make_task(
+            card.skill, contract=contract, actions=actions, options={"sensors": sensors}
+        )
+        if policy.size != self.task.layout.size:
+            raise UserError(
+                f"the policy of '{card.skill}' has {policy.size} actions and the skill"
+                f" {self.task.layout.size}; its card names another action space."
+            )
+
+    @classmethod
+    def load(cls, folder: Path, card: Card) -> LearnedSkill:
+        """Read the policy of a card.
+
+        Raises:
+            UserError: the weights cannot be read or do not fit the card.
+        """
+        return cls(card, NumpyPolicy.load(weights_path(folder, card.skill)))
+
+    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
+        """See :meth:`Skill.reset`.
+
+        Raises:
+            UserError: the simulator has no depth picture of the policy's size.
+        """
+        self._policy.reset()
+        self._row = self._goal(sim, env_id, call)
+        self._stopped = self._left_start = False
+        self._first_rest = np.asarray(self._view(sim).resting)[env_id]
+        self._check_depth(sim)
+
+    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
+        """See :meth:`Skill.act`."""
+        view = self._view(sim)
+        if self._stopped:
+            action = np.zeros(ACTION_DIM)
+            action[ACTION_GRIP] = 1.0 if bool(view.holds[env_id]) else -1.0
+            return action
+        seen = {k: np.asarray(v)[env_id] for k, v in observe(view, self.task.sensors).items()}
+        if DEPTH in self.task.sensors:
+            seen[DEPTH] = np.asarray(sim.depth())[env_id]
+        flat = self._policy.step(seen).astype(np.float64)
+        robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
+        if self.name == "navigate" and bool(stop[env_id]):
+            self._stopped = float(view.heading[0][env_id]) <= STOP_DISTANCE
+        return np.asarray(robot)[env_id]
+
+    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
+        """See :meth:`Skill.status`; judged on what the robot observes."""
+        if self.name == "navigate":
+            return SkillStatus(done=self._stopped)
+        view = self._view(sim)
+        holds = bool(view.holds[env_id])
+        rested = float(view.rest_distance[env_id]) < REST_THRESHOLD
+        if self.name == "pick":
+            return SkillStatus(done=holds and rested)
+        if isinstance(self.task, ArticulatedTask):
+            gone = np.linalg.norm(np.asarray(view.resting)[env_id] - self._first_rest)
+            self._left_start |= bool(gone > START_RADIUS)
+            return SkillStatus(done=not holds and rested and self._left_start)
+        return SkillStatus(done=not holds and rested)
+
+    def _view(self, sim: Simulator) -> View:
+        state = sim.state()
+        return View(state, stack_goals([self._row] * sim.num_envs, state.base_pose))
+
+    def _goal(self, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
+        row = goal_for_call(self.task, sim, env_id, call)
+        held = int(sim.state().held_object[env_id])
+        if call.target is None or call.place != "start" or held != row.target:
+            return row
+        # "start" of something in the hand is where it lay at reset.
+        origin = np.asarray(sim.episode(env_id).objects[row.target].pos, dtype=np.float64)
+        return dataclasses.replace(row, position=origin)
+
+    def _check_depth(self, sim: Simulator) -> None:
+        if DEPTH not in self.task.sensors:
+            return
+        wanted = self._policy.observations[DEPTH]
+        seen = np.shape(sim.depth())[1:]
+        if tuple(seen) != wanted:
+            raise UserError(
+                f"the policy of '{self.name}' needs a depth picture of {wanted[0]} pixels, the"
+                f" simulator renders {seen[0]}; give the simulator depth={wanted[0]}."
+            )

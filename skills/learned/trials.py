@@ -1,0 +1,112 @@
+"""Episodes of a skill's own environment, to measure a policy, the scripted skill or chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skills.envs.agents import EnvAgent, RandomAgent, scripted_agent
+from skills.envs.single import SkillEnv
+from skills.imitation.collect import environment
+from skills.learned.cards import SHIPPED, weights_path
+from skills.learned.inference import NumpyPolicy
+from tpsrl.errors import UserError
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """Some episodes to run in one worker process.
+
+    Attributes:
+        skill: name of the environment's skill.
+        env_args: arguments of the environment.
+        agent: ``"tpsrl"`` (a trained policy), ``"scripted"`` or ``"random"``.
+        policy: weights of the trained policy.
+        seeds: of the episodes.
+    """
+
+    skill: str
+    env_args: dict[str, Any]
+    agent: str
+    policy: Path | None
+    seeds: tuple[int, ...]
+
+
+class PolicyAgent(EnvAgent):
+    """The mean action of a trained policy; set ``observation`` before :meth:`act`."""
+
+    def __init__(self, env: SkillEnv, policy: NumpyPolicy) -> None:
+        super().__init__(env)
+        self._policy = policy
+        self.observation: dict[str, np.ndarray] = {}
+
+    def reset(self, seed: int) -> None:
+        """See :meth:`EnvAgent.reset`."""
+        self._policy.reset()
+
+    def act(self) -> np.ndarray:
+        """See :meth:`EnvAgent.act`."""
+        return self._policy.step(self.observation)
+
+
+def run_trials(job: TrialJob) -> list[dict[str, Any]]:
+    """Run the episodes of a job; return one record each."""
+    env = environment(job.skill, job.env_args)
+    agent = _agent(job, env)
+    return [_episode(env, agent, seed) for seed in job.seeds]
+
+
+def _agent(job: TrialJob, env: SkillEnv) -> EnvAgent:
+    if job.agent == "random":
+        return RandomAgent(env)
+    if job.agent == "scripted":
+        return scripted_agent(env)
+    assert job.policy is not None
+    return PolicyAgent(env, NumpyPolicy.load(job.policy))
+
+
+def _episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
+    observation, info = env.reset(seed=seed)
+    agent.reset(seed)
+    total, steps, peak, over = 0.0, 0, 0.0, False
+    while not over:
+        if isinstance(agent, PolicyAgent):
+            agent.observation = observation
+        observation, reward, terminated, truncated, info = env.step(agent.act())
+        total, steps, peak = total + float(reward), steps + 1, max(peak, info["force"])
+        over = terminated or truncated
+    skill = getattr(agent, "skill", None)
+    reason = "" if skill is None else skill.status(env.sim, 0).reason
+    return {
+        "seed": seed,
+        "episode_id": info["episode_id"],
+        "layout": info["layout"],
+        "success": bool(info["success"]),
+        "cause": info["cause"],
+        "reason": reason,
+        "return": total,
+        "steps": steps,
+        "peak_force": peak,
+        **{k: v for k, v in info.items() if k.endswith(("distance", "angle", "error"))},
+    }
+
+
+def find_policy(weights: Path | None, skill: str) -> Path:
+    """Return a policy's file.
+
+    Args:
+        weights: a ``.safetensors`` file, a folder of them, or ``None`` for those shipped.
+        skill: its name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if weights is not None and weights.is_file():
+        return weights
+    path = weights_path(SHIPPED if weights is None else weights, skill)
+    if not path.exists():
+        raise UserError(f"{path}: there are no weights of '{skill}'; 'tpsrl train' makes them.")
+    return path

@@ -1,0 +1,195 @@
+"""``tpsrl eval skill=...``: success of a policy in its skill's own environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from skills.envs import NAMES
+from tpsrl.assembly import SPLITS, all_cores
+from tpsrl.config import load, to_dict
+from tpsrl.errors import UserError
+
+HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment.
+
+Writes episodes.jsonl and summary.json into out=; the same command again runs what is missing."""
+
+_BLOCK = 10
+_FREE = ("out", "workers", "episodes")
+
+
+@dataclass
+class SkillEvalConfig:
+    """Keys of ``tpsrl eval skill=...``."""
+
+    skill: str = field(default="", metadata={"help": "which skill", "choices": list(NAMES)})
+    agent: str = field(
+        default="tpsrl",
+        metadata={"help": "who acts", "choices": ["tpsrl", "scripted", "random"]},
+    )
+    weights: Path | None = field(
+        default=None,
+        metadata={"help": "folder of weights, or a .safetensors file; null: those shipped"},
+    )
+    episodes: int = field(default=500, metadata={"help": "how many", "min": 1})
+    split: str = field(default="val", metadata={"help": "whose layouts", "choices": list(SPLITS)})
+    data: Path | None = field(default=None, metadata={"help": "episode file instead of split's"})
+    handoff: Path | None = field(
+        default=None, metadata={"help": "file of start states to begin at ('tpsrl handoff')"}
+    )
+    depth: int | None = field(
+        default=None, metadata={"help": "pixels of depth; null for what the policy was trained on"}
+    )
+    actions: str = field(default="full", metadata={"choices": ["full", "restricted"]})
+    contract: str = field(default="fixed", metadata={"choices": ["fixed", "parity"]})
+    seed: int = field(default=0, metadata={"help": "of the first episode", "min": 0})
+    out: Path | None = field(
+        default=None, metadata={"help": "result folder; null for outputs/skills/SKILL_SPLIT_AGENT"}
+    )
+    workers: int = field(default_factory=all_cores, metadata={"help": "processes", "min": 1})
+
+
+def run(overrides: list[str]) -> int:
+    """Run the missing episodes, print and write the summary."""
+    config = load(SkillEvalConfig, overrides)
+    if not config.skill:
+        raise UserError(f"skill= must be one of {', '.join(NAMES)}")
+    name = f"{config.skill}_{config.split}_{config.agent}"
+    out = config.out or Path("outputs/skills") / name
+    out.mkdir(parents=True, exist_ok=True)
+    policy, env_args = _parts(config)
+    described = _described(config, policy)
+    _check_same(out / "config.json", described)
+    records = _records(config, policy, env_args, out / "episodes.jsonl")
+    summary = summarise(list(records.values())[: config.episodes]) | {"config": described}
+    from eval.provenance import git_commit, machine, now, versions
+
+    summary |= {
+        "commit": git_commit(),
+        "date": now(),
+        "machine": machine(),
+        "versions": versions(),
+    }
+    from tpsrl.episodes.atomic import write_atomically
+
+    write_atomically(out / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
+    _print(config, summary)
+    print(out / "summary.json")
+    return 0
+
+
+def _parts(config: SkillEvalConfig) -> tuple[Path | None, dict[str, Any]]:
+    """Return the policy's file, and the arguments of the environment."""
+    from skills.learned.inference import NumpyPolicy
+    from skills.learned.trials import find_policy
+
+    policy, depth = None, None
+    env_args: dict[str, Any] = {"actions": config.actions, "contract": config.contract}
+    if config.agent == "tpsrl":
+        policy = find_policy(config.weights, config.skill).resolve()
+        seen = NumpyPolicy.load(policy).observations
+        if "head_depth" in seen:
+            depth = config.depth or seen["head_depth"][0]
+        env_args["sensors"] = tuple(seen)
+    env_args |= {"depth": depth, "split": config.split}
+    if config.data is not None:
+        env_args["episodes"] = str(config.data.resolve())
+    if config.handoff is not None:
+        env_args |= {"start": "handoff", "handoff": str(config.handoff.resolve())}
+    return policy, env_args
+
+
+def _described(config: SkillEvalConfig, policy: Path | None) -> dict[str, Any]:
+    import hashlib
+
+    described = {k: v for k, v in to_dict(config).items() if k not in _FREE}
+    if policy is not None:
+        described["weights_sha256"] = hashlib.sha256(policy.read_bytes()).hexdigest()
+    return described
+
+
+def _check_same(path: Path, described: dict[str, Any]) -> None:
+    from tpsrl.episodes.atomic import write_atomically
+
+    if path.exists():
+        old = json.loads(path.read_text())
+        changed = sorted(k for k in described if old.get(k) != described[k])
+        if changed:
+            raise UserError(
+                f"{path.parent} holds results of another run ({', '.join(changed)} differ); choose"
+                " another out="
+            )
+        return
+    write_atomically(path, (json.dumps(described, indent=2) + "\n").encode())
+
+
+def _records(
+    config: SkillEvalConfig, policy: Path | None, env_args: dict[str, Any], path: Path
+) -> dict[int, dict[str, Any]]:
+    """Return the record of every seed, running those that the file lacks."""
+    from skills.imitation.processes import Tally, run_jobs
+    from skills.learned.trials import TrialJob, run_trials
+
+    records = _read(path)
+    wanted = range(config.seed, config.seed + config.episodes)
+    missing = [seed for seed in wanted if seed not in records]
+    blocks = [tuple(missing[k : k + _BLOCK]) for k in range(0, len(missing), _BLOCK)]
+    jobs = [TrialJob(config.skill, env_args, config.agent, policy, b) for b in blocks]
+    won = sum(records[s]["success"] for s in wanted if s in records)
+    label = f"{config.agent} {config.skill}"
+    if jobs:
+        with Tally(label, config.episodes, config.episodes - len(missing)) as tally:
+            for _, found in run_jobs(run_trials, jobs, config.workers):
+                with path.open("a") as file:
+                    file.writelines(json.dumps(record) + "\n" for record in found)
+                    file.flush()
+                    os.fsync(file.fileno())
+                records |= {record["seed"]: record for record in found}
+                won += sum(record["success"] for record in found)
+                done = tally.done + len(found)
+                tally.add(len(found), f"{100 * won / done:.1f}% success")
+    return {seed: records[seed] for seed in wanted}
+
+
+def _read(path: Path) -> dict[int, dict[str, Any]]:
+    found = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # the line that a kill cut short is run again
+        found[record["seed"]] = record
+    return found
+
+
+def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return success with its 95% Wilson interval, mean return and length, and causes."""
+    from eval.statistics import wilson
+
+    count, won = len(records), sum(record["success"] for record in records)
+    low, high = wilson(won, count)
+    causes = Counter(record["cause"] for record in records)
+    return {
+        "episodes": count,
+        "successes": won,
+        "success": won / count,
+        "low": low,
+        "high": high,
+        "mean_return": sum(record["return"] for record in records) / count,
+        "mean_steps": sum(record["steps"] for record in records) / count,
+        "causes": dict(causes.most_common()),
+    }
+
+
+def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
+    causes = ", ".join(f"{cause} {number}" for cause, number in summary["causes"].items())
+    print(
+        f"{config.agent} {config.skill} on {config.split}: {summary['successes']} of"
+        f" {summary['episodes']}, {100 * summary['success']:.1f}% (95% interval"
+        f" {100 * summary['low']:.1f} to {100 * summary['high']:.1f}), mean return"
+        f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}; ends: {causes}"
+    )

@@ -1,0 +1,131 @@
+"""``tpsrl train skill=...``: a skill's environment, an imitation start and the trainer together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from omegaconf import OmegaConf
+
+import configs
+from skills.envs import NAMES, env_id
+from skills.imitation.rounds import ImitateConfig, imitate
+from skills.learned.cards import IMITABLE
+from tpsrl.config import load
+from tpsrl.errors import UserError, nearest
+from ver_trainer.config import TrainConfig, load_config
+
+OWN = ("skill", "pretrain", "finetune", "imitate")
+"""Keys that are ours; all others are the trainer's."""
+
+
+@dataclass
+class SkillTraining:
+    """What ``tpsrl train`` understands beside the trainer's own keys."""
+
+    skill: str = field(default="", metadata={"help": "which skill"})
+    pretrain: Literal["none", "scripted"] = field(
+        default="none", metadata={"help": "imitate the scripted skill first"}
+    )
+    finetune: bool = field(
+        default=True, metadata={"help": "train with VER; false ends after the imitation"}
+    )
+    imitate: ImitateConfig = field(default_factory=ImitateConfig)
+
+
+def parse(words: Sequence[str]) -> tuple[SkillTraining, TrainConfig]:
+    """Read ``config=`` (``laptop``, ``paper`` or files, laptop by default) and the words after.
+
+    Raises:
+        UserError: unknown skill, file or key of ours.
+        ConfigError: wrong key or value of the trainer.
+    """
+    files = [word.removeprefix("config=") for word in words if word.startswith("config=")]
+    words = [word for word in words if not word.startswith("config=")]
+    texts: list[str] = []
+    for name in files or ["laptop"]:
+        texts += _words(_find(name))
+    texts += words
+    own = load(SkillTraining, [text for text in texts if _is_own(text)])
+    if own.skill not in NAMES:
+        raise UserError(f"unknown skill '{own.skill}'{nearest(own.skill, NAMES)}")
+    if own.pretrain == "scripted" and own.skill not in IMITABLE:
+        raise UserError(f"'{own.skill}' has no scripted skill to imitate; use pretrain=none.")
+    theirs = [text for text in texts if not _is_own(text)]
+    defaults = [f"env=skills.envs:{env_id(own.skill)}", f"out=runs/{own.skill}"]
+    config = load_config([*defaults, *theirs])
+    if not any(text.startswith("preload=") for text in theirs):
+        config.preload = ["skills.envs"]
+    return own, config
+
+
+def train_skill(words: Sequence[str]) -> Any:
+    """Imitate if wanted, then train with VER; return the trainer's result.
+
+    Raises:
+        UserError: bad input.
+        TrainerError: the trainer cannot go on.
+    """
+    own, config = parse(words)
+    from skills.envs.config import find_episodes
+    from skills.tasks.catalog import make_task
+
+    episodes = config.env_args.get("episodes")
+    scenario = make_task(own.skill).scenario
+    found = find_episodes(scenario, str(config.env_args.get("split", "train")), episodes)
+    if not found.exists():
+        raise UserError(
+            f"{found}: no such file; 'tpsrl episodes scenario={scenario} split=train n=1000"
+            f" out={found}' makes it."
+        )
+    if own.pretrain == "scripted":
+        folder = Path(config.out) / "imitation"
+        weights = imitate(
+            own.skill, config.env_args, config.net, own.imitate, folder, config.threads
+        )
+        print(f"imitation done: {weights}")
+        config.pretrained = config.pretrained or str(weights)
+    if not own.finetune:
+        return None
+    from ver_trainer.runner import train
+
+    return train(config)
+
+
+def _is_own(text: str) -> bool:
+    return text.partition("=")[0].partition(".")[0] in OWN
+
+
+def _find(name: str) -> Path:
+    folder = Path(next(iter(configs.__path__))) / "skills" / "train"
+    shipped = folder / f"{name}.yaml"
+    if shipped.exists():
+        return shipped
+    if Path(name).exists():
+        return Path(name)
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    raise UserError(f"config={name} is no file and none of {', '.join(known)}")
+
+
+def _words(path: Path) -> list[str]:
+    """Return a YAML file as ``key=value`` words."""
+    try:
+        content = OmegaConf.to_container(OmegaConf.load(path))
+    except Exception as error:
+        raise UserError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold a mapping of keys to values")
+    return _flat(content, "")
+
+
+def _flat(content: dict[Any, Any], prefix: str) -> list[str]:
+    words = []
+    for key, value in content.items():
+        if isinstance(value, dict):
+            words += _flat(value, f"{prefix}{key}.")
+        else:
+            words.append(f"{prefix}{key}={json.dumps(value)}")
+    return words
