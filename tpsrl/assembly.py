@@ -154,7 +154,7 @@ def evaluation_spec(
         "seed": seed,
         **(config or {}),
     }
-    options = {"agent": agent, "executor": executor, "scenario": scenario}
+    options: dict[str, Any] = {"agent": agent, "executor": executor, "scenario": scenario}
     if agent == "tpsrl":
         from skills.learned.cards import common_depth, learned_skills
 

@@ -18,7 +18,9 @@ COMMANDS = {
     "plan": "show and draw the task plan of an episode",
     "eval": "run an agent over episodes: table, figure, JSON",
     "record": "record a video of one episode",
-    "train": "train a skill",
+    "train": "train a skill, or a policy for any Gymnasium environment",
+    "handoff": "collect the states in which the skills of a chain start",
+    "export": "put a trained skill, with its card, where agents find it",
 }
 """Name -> one line; the module is ``tpsrl.commands.NAME`` with ``HELP`` and ``run(overrides)``.
 

@@ -83,6 +83,7 @@ def train_skill(words: Sequence[str]) -> Any:
         )
     if own.pretrain == "scripted":
         folder = Path(config.out) / "imitation"
+        _note_origin(folder, words)
         weights = imitate(
             own.skill, config.env_args, config.net, own.imitate, folder, config.threads
         )
@@ -93,6 +94,24 @@ def train_skill(words: Sequence[str]) -> Any:
     from ver_trainer.runner import train
 
     return train(config)
+
+
+def _note_origin(folder: Path, words: Sequence[str]) -> None:
+    """Write down once where an imitation comes from."""
+    from eval.provenance import git_commit, machine, now, versions
+    from tpsrl.episodes.atomic import write_atomically
+
+    path = folder / "origin.json"
+    if path.exists():
+        return
+    origin = {
+        "command": "tpsrl train " + " ".join(words),
+        "commit": git_commit(),
+        "date": now(),
+        "machine": machine(),
+        "versions": versions(),
+    }
+    write_atomically(path, (json.dumps(origin, indent=2) + "\n").encode())
 
 
 def _is_own(text: str) -> bool:

@@ -97,6 +97,12 @@ class TpsrlAgent:
         record.steps += 1
         return skill.act(sim, env_id)
 
+    def wrap_skills(
+        self, wrap: Callable[[Callable[[SkillName], Skill]], Callable[[SkillName], Skill]]
+    ) -> None:
+        """Replace the function that makes skills by ``wrap`` of it; before :meth:`reset`."""
+        self._make, self._skills = wrap(self._make), {}
+
     def report(self) -> AgentReport:
         """Return plan, position in it and every skill run so far; the object stays current."""
         return self._report

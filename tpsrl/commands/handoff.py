@@ -1,0 +1,175 @@
+"""``tpsrl handoff``: start states of each skill, where the chain really arrives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from skills.interface import Skill, SkillCall, SkillName, SkillStatus
+from tpsrl.assembly import AGENTS, EXECUTORS, SCENARIOS, SPLITS, all_cores
+from tpsrl.config import load
+from tpsrl.errors import UserError
+from tpsrl.sim.door import Simulator
+
+HELP = """Run the chain over episodes and keep the state in which every skill starts.
+
+Writes out= (one file for all skills), which skill environments start from:
+  tpsrl handoff scenario=rearrange_easy data=train.json.gz agent=tpsrl out=starts.npz
+  tpsrl train skill=pick env_args.start=handoff env_args.handoff=starts.npz \\
+      env_args.handoff_fraction=0.5 env_args.episodes=train.json.gz
+A command that was interrupted goes on from out.parts/."""
+
+_BLOCK = 5
+
+
+@dataclass
+class HandoffConfig:
+    """Keys of ``tpsrl handoff``."""
+
+    scenario: str = field(
+        default="rearrange_easy", metadata={"help": "what to solve", "choices": list(SCENARIOS)}
+    )
+    split: str = field(default="train", metadata={"help": "whose layouts", "choices": list(SPLITS)})
+    data: Path | None = field(
+        default=None, metadata={"help": "episode file to use instead of the split's"}
+    )
+    agent: str = field(
+        default="scripted", metadata={"help": "whose skills", "choices": list(AGENTS)}
+    )
+    weights: Path | None = field(
+        default=None, metadata={"help": "agent=tpsrl: folder of learned skills"}
+    )
+    executor: str = field(
+        default="hab", metadata={"help": "how the plan is carried out", "choices": list(EXECUTORS)}
+    )
+    episodes: int | None = field(
+        default=None, metadata={"help": "how many, from the first; null for all", "min": 1}
+    )
+    seed: int = field(default=0, metadata={"help": "of the chain", "min": 0})
+    out: Path = field(default=Path("starts.npz"), metadata={"help": "file to write"})
+    workers: int = field(default_factory=all_cores, metadata={"help": "processes", "min": 1})
+
+
+CONFIG = HandoffConfig
+
+
+@dataclass(frozen=True)
+class _Job:
+    spec: Any
+    episodes: tuple[Any, ...]
+    first: int
+    path: Path
+
+
+class StartRecorder(Skill):
+    """A skill that notes in which state it is started.
+
+    Args:
+        skill: does the work.
+        starts: list to which states are added.
+    """
+
+    def __init__(self, skill: Skill, starts: list[Any]) -> None:
+        self.name, self.privileged = skill.name, skill.privileged
+        self._skill, self._starts = skill, starts
+
+    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
+        """See :meth:`Skill.reset`."""
+        from skills.tasks.handoff import capture_start
+
+        # A handle in the hand cannot be put back, and arm resets and waits are not trained.
+        holds_handle = int(sim.state().held_marker[env_id]) >= 0
+        if call.skill not in ("reset_arm", "wait") and not holds_handle:
+            self._starts.append(capture_start(sim, env_id, call))
+        self._skill.reset(sim, env_id, call, seed)
+
+    def act(self, sim: Simulator, env_id: int) -> Any:
+        """See :meth:`Skill.act`."""
+        return self._skill.act(sim, env_id)
+
+    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
+        """See :meth:`Skill.status`."""
+        return self._skill.status(sim, env_id)
+
+
+def recording(make: Callable[[SkillName], Skill], starts: list[Any]) -> Callable[..., Skill]:
+    """Return a skill factory whose skills note where they start."""
+    return lambda name: StartRecorder(make(name), starts)
+
+
+def run(overrides: list[str]) -> int:
+    """Run the chain where it has not been run, and write all start states."""
+    config = load(HandoffConfig, overrides)
+    if config.out.suffix != ".npz":
+        raise UserError(f"out={config.out} must end in .npz")
+    from skills.imitation.processes import Tally, run_jobs
+    from skills.tasks.handoff import read_starts, write_starts
+    from tpsrl.assembly import evaluation_spec, load_scenario_episodes, skills_in_use
+
+    episodes = load_scenario_episodes(
+        config.scenario, config.split, config.data, config.episodes, None, config.workers
+    )
+    spec = evaluation_spec(
+        scenario=config.scenario,
+        agent=config.agent,
+        executor=config.executor,
+        seed=config.seed,
+        weights=config.weights,
+    )
+    if config.agent == "tpsrl":
+        print(skills_in_use(config.weights))
+    parts = config.out.with_name(config.out.name + ".parts")
+    _check_same(parts, spec.config, config)
+    jobs = []
+    for first in range(0, len(episodes), _BLOCK):
+        path = parts / f"episodes_{first:06d}.npz"
+        if not path.exists():
+            jobs.append(_Job(spec, episodes[first : first + _BLOCK], first, path))
+    missing = sum(len(job.episodes) for job in jobs)
+    with Tally("chain", len(episodes), len(episodes) - missing) as tally:
+        for job, count in run_jobs(_collect, jobs, config.workers):
+            tally.add(len(job.episodes), f"{count} starts in the last {len(job.episodes)}")
+    starts = [s for path in sorted(parts.glob("episodes_*.npz")) for s in read_starts(path)]
+    write_starts(config.out, starts)
+    counts = Counter(start.call.skill for start in starts)
+    print(f"{config.out}: " + ", ".join(f"{n} {skill}" for skill, n in counts.most_common()))
+    return 0
+
+
+def _collect(job: _Job) -> int:
+    """Run the chain over some episodes, in a worker process; write and count their starts."""
+    import numpy as np
+
+    from skills.tasks.handoff import write_starts
+
+    starts: list[Any] = []
+    with job.spec.simulator.build() as sim:
+        for number, episode in enumerate(job.episodes, job.first):
+            agent = job.spec.agent.build()
+            agent.wrap_skills(lambda make: recording(make, starts))
+            seed = int(np.random.SeedSequence([job.spec.seed, number]).generate_state(1)[0])
+            sim.reset([episode], [seed])
+            agent.reset(sim, 0, episode, seed)
+            for _ in range(job.spec.max_steps):
+                action = agent.act(sim, 0)
+                if action is None:
+                    break
+                sim.step(action[None])
+    write_starts(job.path, starts)
+    return len(starts)
+
+
+def _check_same(parts: Path, described: Any, config: HandoffConfig) -> None:
+    import json
+
+    from tpsrl.episodes.atomic import write_atomically
+
+    data = str(config.data.resolve()) if config.data else None
+    wanted = json.loads(json.dumps({**described, "data": data, "split": config.split}))
+    path = parts / "config.json"
+    if path.exists() and json.loads(path.read_text()) != wanted:
+        raise UserError(f"{parts} holds starts of another chain; delete it or choose another out.")
+    write_atomically(path, (json.dumps(wanted, indent=2) + "\n").encode())
