@@ -74,7 +74,7 @@ class ExploreTask(Task[ExploreProgress]):
     cell_reward: float = 0.25
     cell: float = 1.0
     grid: int = 32
-    success_fraction: float = 0.9
+    success_fraction: float = 0.7
 
     def begin(self, view: View) -> ExploreProgress:
         """See :meth:`Task.begin`."""
