@@ -22,7 +22,6 @@ from skills.scripted.view import (
     handle_offset,
     link_pose,
     look,
-    open_parts,
     turn,
     unit,
     what_if,
@@ -41,6 +40,8 @@ _BEYOND = 0.06
 _WIDEST = np.radians(62.0)
 """Largest angle between the arm and the front's normal, rad."""
 _DOOR_CLEARANCE = 0.36
+_BACK = 0.25
+"""After letting go the robot backs away this far, m."""
 _MOST_QUERIES = 40
 
 
@@ -192,6 +193,9 @@ def _leads(
         return []
     tracks, turned, good = _follow(path, start, yaw, grid[:, 2], radius, lever)
     good &= closed.is_navigable(tracks[..., :2]).all(axis=1)
+    ends = tracks[:, -1]
+    behind = ends[:, :2] - _BACK * np.stack([np.cos(ends[:, 2]), np.sin(ends[:, 2])], -1)
+    good &= closed.is_navigable(behind)
     good &= _clear_of_door(path, tracks)
     field = navigation.distance_field(view.base[None, :2])
     found = []
@@ -380,16 +384,11 @@ class _Articulated(ScriptedSkill):
             action[ACTION_GRIP] = -1.0
             yield action
         view = look(sim, env_id)
-        navigation = (
-            free_space(sim, env_id) if not open_parts(sim, env_id) else sim.scene(env_id).navigation
-        )
-        for back in (0.25, 0.15, 0.08):
+        navigation = sim.scene(env_id).navigation
+        for back in (_BACK, 0.15, 0.08):
             pose = view.base - back * np.append(unit(view.base[2]), 0.0)
             if np.linalg.norm(navigation.clamp_motion(view.base[:2], pose[:2]) - pose[:2]) < 1e-6:
-                rest = rest_posture(view.target)
-                yield from move(
-                    sim, env_id, base=pose, arm=rest, reverse=True, speed=0.4, grip=-1.0
-                )
+                yield from move(sim, env_id, base=pose, reverse=True, speed=0.4, grip=-1.0)
                 return
 
 
