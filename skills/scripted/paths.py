@@ -7,7 +7,7 @@ import skfmm
 from scipy import ndimage
 
 from skills.scripted.program import Actions, GiveUpError, at_pose, move, still
-from skills.scripted.view import look, wrap
+from skills.scripted.view import look, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_BASE, Navigation, Simulator
 
@@ -16,6 +16,8 @@ _COMFORT = 0.5
 """Clearance beyond the robot's radius that costs nothing, m."""
 _SLOWEST = 0.2
 _LOOKAHEAD = 0.35
+_RUN_UP = (0.7, 0.55, 0.4)
+"""The robot turns this far behind its goal and drives the rest straight, m."""
 _EIGHT = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)])
 
 
@@ -116,11 +118,43 @@ def drive_to(
         GiveUpError: there is no path, or the base is blocked.
     """
     view = look(sim, env_id)
+    if np.linalg.norm(goal[:2] - view.base[:2]) < near:
+        goal = np.append(view.base[:2], goal[2])
+    before = _run_up(navigation, view.base, goal)
+    if before is not None:
+        yield from _follow(sim, env_id, navigation, before, limit)
+        yield from move(sim, env_id, base=before, arm=arm, limit=120)
+    else:
+        yield from _follow(sim, env_id, navigation, goal, limit)
+    yield from move(sim, env_id, base=goal, arm=arm, limit=120)
+
+
+def _run_up(navigation: Navigation, base: np.ndarray, goal: np.ndarray) -> np.ndarray | None:
+    """Return a pose straight behind the goal to turn at, where the arm has room to swing.
+
+    ``None`` if the robot comes from there anyway, is near, or there is no such free pose.
+    """
+    gap = goal[:2] - base[:2]
+    if np.hypot(*gap) < _RUN_UP[-1] or abs(wrap(goal[2] - np.arctan2(gap[1], gap[0]))) < 0.3:
+        return None
+    for back in _RUN_UP:
+        pose = goal - back * np.append(unit(goal[2]), 0.0)
+        if not navigation.is_navigable(pose[:2]):
+            continue
+        end = navigation.clamp_motion(pose[:2], goal[:2])
+        if np.linalg.norm(end - goal[:2]) < 1e-6:
+            return pose
+    return None
+
+
+def _follow(
+    sim: Simulator, env_id: int, navigation: Navigation, goal: np.ndarray, limit: int
+) -> Actions:
+    """Drive along a comfortable path until the rest of the way is short and straight."""
+    view = look(sim, env_id)
     poses = np.array(list(sim.scene(env_id).furniture_pose.values())).reshape(-1, 3)
     points = np.concatenate([poses[:, :2], view.base[None, :2]])
     extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
-    if np.linalg.norm(goal[:2] - view.base[:2]) < near:
-        goal = np.append(view.base[:2], goal[2])
     field: ComfortField | None = None
     for _ in range(limit):
         view = look(sim, env_id)
@@ -135,7 +169,6 @@ def drive_to(
         action = still(view)
         action[ACTION_BASE] = _steer(view.base, ahead)
         yield action
-    yield from move(sim, env_id, base=goal, arm=arm, limit=120)
 
 
 def _straight(navigation: Navigation, base: np.ndarray, goal: np.ndarray, gap: float) -> bool:

@@ -8,7 +8,7 @@ from skills.scripted.paths import drive_to
 from skills.scripted.postures import rest_posture
 from skills.scripted.program import Actions, GiveUpError, ScriptedSkill, move, still
 from skills.scripted.reach import Reach, free_space, plan_reach
-from skills.scripted.targets import episode_target, pick_target
+from skills.scripted.targets import enclosed, episode_target, pick_target
 from skills.scripted.view import look
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
@@ -43,6 +43,8 @@ class Pick(ScriptedSkill):
                 break
             tip = pick_target(sim, env_id, view, target)
             reach = plan_reach(sim, env_id, view, tip, banned=banned, ignore=wanted)
+            if reach.touches > 1 and enclosed(sim, env_id, view.objects[wanted]):
+                raise GiveUpError("approach blocked")
             banned.append(reach)
             yield from go_before(sim, env_id, reach)
             yield from move_in(sim, env_id, reach, grasp=True)
