@@ -14,11 +14,12 @@ import configs
 from skills.envs import NAMES, env_id
 from skills.imitation.rounds import ImitateConfig, imitate
 from skills.learned.cards import IMITABLE
+from tpsrl.assembly import all_cores
 from tpsrl.config import load
 from tpsrl.errors import UserError, nearest
 from ver_trainer.config import TrainConfig, load_config
 
-OWN = ("skill", "pretrain", "finetune", "imitate")
+OWN = ("skill", "pretrain", "finetune", "train_episodes", "imitate")
 """Keys that are ours; all others are the trainer's."""
 
 
@@ -32,6 +33,10 @@ class SkillTraining:
     )
     finetune: bool = field(
         default=True, metadata={"help": "train with VER; false ends after the imitation"}
+    )
+    train_episodes: int = field(
+        default=500,
+        metadata={"help": "episodes of the train split to generate if none are given", "min": 1},
     )
     imitate: ImitateConfig = field(default_factory=ImitateConfig)
 
@@ -70,17 +75,7 @@ def train_skill(words: Sequence[str]) -> Any:
         TrainerError: the trainer cannot go on.
     """
     own, config = parse(words)
-    from skills.envs.config import find_episodes
-    from skills.tasks.catalog import make_task
-
-    episodes = config.env_args.get("episodes")
-    scenario = make_task(own.skill).scenario
-    found = find_episodes(scenario, str(config.env_args.get("split", "train")), episodes)
-    if not found.exists():
-        raise UserError(
-            f"{found}: no such file; 'tpsrl episodes scenario={scenario} split=train n=1000"
-            f" out={found}' makes it."
-        )
+    _provide_episodes(own, config)
     if own.pretrain == "scripted":
         folder = Path(config.out) / "imitation"
         _note_origin(folder, words)
@@ -94,6 +89,32 @@ def train_skill(words: Sequence[str]) -> Any:
     from ver_trainer.runner import train
 
     return train(config)
+
+
+def _provide_episodes(own: SkillTraining, config: TrainConfig) -> None:
+    """Generate train episodes unless the run has its own; val ones are never trained on unasked."""
+    from skills.tasks.catalog import make_task
+
+    given, split = config.env_args.get("episodes"), config.env_args.get("split", "train")
+    if given is None and split != "train":
+        return
+    scenario = make_task(own.skill).scenario
+    if given is not None:
+        if not Path(str(given)).exists():
+            raise UserError(
+                f"env_args.episodes={given}: no such file; 'tpsrl episodes scenario={scenario}"
+                f" split=train n=500 out={given}' makes it."
+            )
+        return
+    from tpsrl.episodes.parallel import generate
+    from tpsrl.episodes.scenarios import load_scenario
+
+    count = own.train_episodes
+    path = Path(config.out).parent / "episodes" / f"{scenario}_train_{count}.json.gz"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        generate(load_scenario(scenario), "train", count, 0, path, all_cores())
+    config.env_args["episodes"] = str(path)
 
 
 def _note_origin(folder: Path, words: Sequence[str]) -> None:

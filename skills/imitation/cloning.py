@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -168,7 +169,7 @@ def clone(
             for index, rows in enumerate(np.array_split(order, batches)):
                 progress = (epoch + index / batches) / options.epochs
                 for group in optimizer.param_groups:
-                    group["lr"] = options.lr * 0.5 * (1.0 + np.cos(np.pi * progress))
+                    group["lr"] = options.lr * 0.5 * (1.0 + math.cos(math.pi * progress))
                 batch = make_batch(policy, [episodes[r] for r in rows], options, stops)
                 total += _update(policy, batch, optimizer, options)
                 mean = total / (index + 1)

@@ -1,0 +1,129 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from skills.envs.single import SkillEnv
+from skills.imitation.cloning import CloneOptions, clone, losses, make_batch
+from skills.imitation.collect import CollectOptions, record_episode
+from skills.imitation.demonstrations import Demonstration, read_folder, shard_path, write_shard
+from skills.learned.inference import NumpyPolicy
+from tests.skills_learned.nets import STATE, saved_policy, small_policy
+from tpsrl.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def navigation():
+    env = SkillEnv("navigate", **STATE)
+    yield env
+    env.close()
+
+
+@pytest.fixture(scope="module")
+def demonstrations(navigation):
+    return [record_episode(navigation, seed, CollectOptions()) for seed in range(4)]
+
+
+def test_expert_shows_whole_episodes(demonstrations):
+    assert sum(d.success for d in demonstrations) >= 3
+    for d in demonstrations:
+        assert d.weights.all()
+        assert d.actions.shape == (len(d), 3)
+        assert {len(v) for v in d.observations.values()} == {len(d)}
+        # Navigation's stop is shown for some steps, at the end alone.
+        assert (d.actions[-5:, -1] == 1).all()
+        assert (d.actions[:-7, -1] == -1).all()
+
+
+def test_same_seed_same_demonstration(navigation, demonstrations):
+    again = record_episode(navigation, 1, CollectOptions())
+    np.testing.assert_array_equal(again.actions, demonstrations[1].actions)
+
+
+def test_learner_acts_first_and_the_expert_goes_on_from_there(navigation, tmp_path):
+    learner = NumpyPolicy.load(saved_policy(tmp_path / "p.safetensors", "navigate", stop=1.0))
+    options = CollectOptions(roll_in=40, label_interval=10)
+    found = [record_episode(navigation, seed, options, learner) for seed in range(5)]
+    rolled = [int(np.argmin(d.weights)) < len(d) and not d.weights.all() for d in found]
+    assert any(rolled)
+    for d in found:
+        asked = np.flatnonzero(d.weights == 0)
+        if len(asked):
+            first = np.flatnonzero(d.weights[: asked[-1]])
+            assert all(step % 10 == 0 for step in first)  # labels on the learner's own states
+            assert d.weights[asked[-1] + 1 :].all()  # then the expert
+    assert any(d.success and not d.weights.all() for d in found)
+
+
+def test_shards_come_back_as_they_were(demonstrations, tmp_path):
+    write_shard(shard_path(tmp_path, 0), demonstrations[:2])
+    write_shard(shard_path(tmp_path, 2), demonstrations[2:])
+    for before, after in zip(demonstrations, read_folder(tmp_path), strict=True):
+        for item in dataclasses.fields(Demonstration):
+            a, b = getattr(before, item.name), getattr(after, item.name)
+            if item.name == "observations":
+                assert a.keys() == b.keys()
+                assert all(np.array_equal(a[k], b[k]) for k in a)
+            else:
+                assert np.array_equal(a, b)
+    shard_path(tmp_path, 0).write_bytes(b"half a file")
+    with pytest.raises(UserError, match="episodes_000000"):
+        read_folder(tmp_path)
+
+
+def test_packed_loss_is_the_loss_of_single_steps(demonstrations):
+    policy, options = small_policy("navigate"), CloneOptions(stop_weight=3.0)
+    batch = make_batch(policy, demonstrations[:3], options, stops=True)
+    found, value_loss = losses(policy, batch)
+    error, weight, value_error, steps = 0.0, 0.0, 0.0, 0
+    for d in demonstrations[:3]:
+        state, returns = policy.initial_state(1), d.returns(options.gamma)
+        for k in range(len(d)):
+            seen = {n: torch.from_numpy(v[k : k + 1]) for n, v in d.observations.items()}
+            with torch.no_grad():
+                step = policy.act(seen, state, deterministic=True)
+            state = step.state
+            w = np.array([1.0, 1.0, 3.0 if d.actions[k, 2] > 0 else 1.0])
+            error += float((w * (step.action[0].numpy() - d.actions[k]) ** 2).sum())
+            weight += float(w.sum())
+            value_error += (float(step.value[0]) - returns[k]) ** 2
+            steps += 1
+    assert found.item() == pytest.approx(error / weight, rel=1e-4)
+    assert value_loss.item() == pytest.approx(value_error / steps, rel=1e-4)
+
+
+def test_cloning_learns_and_goes_on_where_it_stopped(demonstrations, tmp_path, monkeypatch):
+    options = CloneOptions(epochs=8, batch=1, lr=1e-2)
+    whole, halved = small_policy("navigate"), small_policy("navigate")
+    with torch.no_grad():
+        before = float(losses(whole, make_batch(whole, demonstrations, options, True))[0])
+    clone(whole, demonstrations, options, tmp_path / "a.pt", True)
+    with torch.no_grad():
+        after = float(losses(whole, make_batch(whole, demonstrations, options, True))[0])
+    assert after < 0.8 * before
+
+    import skills.imitation.cloning as module
+
+    real, calls = module._save, []
+
+    def interrupted(*args):
+        real(*args)
+        calls.append(args)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        clone(halved, demonstrations, options, tmp_path / "b.pt", True)
+    monkeypatch.setattr(module, "_save", real)
+    resumed = small_policy("navigate", seed=9)
+    clone(resumed, demonstrations, options, tmp_path / "b.pt", True)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+
+
+def test_nothing_to_imitate_is_said(demonstrations, tmp_path):
+    failed = [dataclasses.replace(demonstrations[0], success=False)]
+    with pytest.raises(UserError, match="none of 1 demonstrations"):
+        clone(small_policy("navigate"), failed, CloneOptions(), tmp_path / "x.pt", True)
