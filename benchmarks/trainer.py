@@ -3,7 +3,8 @@
 ``python -m benchmarks.trainer workload=waiting|compute json=FILE [rounds=3 seconds=20 warmup=10
 only=ver,sb3]`` sets the peers up in environments of their own, measures every scheme and peer in
 turn, repeats that ``rounds`` times (so that a change of the machine's load hits all alike), prints
-the table and writes the numbers.
+the table and writes the numbers. Steps per CPU second say what a system costs whatever else runs on
+the machine.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def options(arguments: list[str]) -> dict[str, str]:
     return chosen
 
 
-def measure(name: str, chosen: dict[str, str]) -> float:
-    """Steps per second of one scheme or peer; NaN if it failed."""
+def measure(name: str, chosen: dict[str, str]) -> tuple[float, float]:
+    """Steps per second and per CPU second of one scheme or peer; NaN if it failed."""
     arguments = [chosen["workload"], chosen["warmup"], chosen["seconds"]]
     if name in SCHEMES:
         command = [sys.executable, "-m", "benchmarks.trainer_ours", name, *arguments]
@@ -73,9 +74,10 @@ def measure(name: str, chosen: dict[str, str]) -> float:
         _end_session(process)
     for line in reversed(out.splitlines()):
         if line.startswith("{"):
-            return float(json.loads(line)["steps_per_second"])
+            found = json.loads(line)
+            return float(found["steps_per_second"]), float(found["steps_per_cpu_second"])
     print(f"{name} failed: {errors.strip()[-400:]}", file=sys.stderr)
-    return float("nan")
+    return float("nan"), float("nan")
 
 
 def _end_session(process: subprocess.Popen[str]) -> None:
@@ -110,13 +112,15 @@ def run(chosen: dict[str, str]) -> dict[str, Any]:
     machine = describe_machine()
     console = Console(stderr=True)
     results: dict[str, list[float]] = {name: [] for name in names}
+    efficiency: dict[str, list[float]] = {name: [] for name in names}
     rounds = int(chosen["rounds"])
     each = float(chosen["warmup"]) + float(chosen["seconds"]) + 8
     for number in range(rounds):
         for position, name in enumerate(names):
             left = ((rounds - number) * len(names) - position) * each
-            rate = measure(name, chosen)
+            rate, per_cpu = measure(name, chosen)
             results[name].append(rate)
+            efficiency[name].append(per_cpu)
             load = os.getloadavg()[0]
             console.print(
                 f"round {number + 1}/{rounds} {name}: {rate:,.0f} steps/s "
@@ -128,6 +132,7 @@ def run(chosen: dict[str, str]) -> dict[str, Any]:
         "workload": chosen["workload"],
         "steps_per_second": medians,
         "rounds": results,
+        "steps_per_cpu_second": {n: statistics.median(v) for n, v in efficiency.items()},
         "ratios": ratios(medians),
         "machine": machine,
     }
@@ -142,12 +147,13 @@ def ratios(medians: dict[str, float]) -> dict[str, float]:
 def show(report: dict[str, Any]) -> None:
     """Prints the table."""
     table = Table(title=f"workload={report['workload']}: environment steps per second")
-    for column in ("system", "median", "rounds", "ver is"):
+    for column in ("system", "median", "rounds", "per CPU second", "ver is"):
         table.add_column(column, justify="right")
     for name, value in report["steps_per_second"].items():
         rounds = " ".join(f"{x:,.0f}" for x in report["rounds"][name])
         ratio = report["ratios"].get(f"ver/{name}")
-        table.add_row(name, f"{value:,.0f}", rounds, f"{ratio:.2f}x" if ratio else "")
+        cpu = f"{report['steps_per_cpu_second'][name]:,.0f}"
+        table.add_row(name, f"{value:,.0f}", rounds, cpu, f"{ratio:.2f}x" if ratio else "")
     Console().print(table)
 
 

@@ -27,7 +27,8 @@ def configuration(scheme: str, workload: str, out: str, overrides: list[str]) ->
     }  # fmt: skip
     if size["recurrent"]:
         values |= {"net.encoder": "cnn", "net.image_features": 256, "net.core": "lstm",
-                   "net.core_size": 256, "net.core_layers": 1, "threads": 2}  # fmt: skip
+                   "net.core_size": 256, "net.core_layers": 1, "threads": 2,
+                   "collect.envs_per_worker": 8}  # fmt: skip
     pairs = [f"{key}={value}" for key, value in values.items()]
     return load_config([*pairs, *overrides])
 

@@ -16,7 +16,22 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import psutil
+
 from benchmarks.trainer_envs import WORKLOADS, make
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and everything it started."""
+    me = psutil.Process()
+    total = 0.0
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
 
 
 class Stopwatch:
@@ -25,22 +40,35 @@ class Stopwatch:
     def __init__(self, warmup: float, seconds: float) -> None:
         self.warmup, self.seconds = warmup, seconds
         self.begin = time.perf_counter()
-        self.first: tuple[float, float] | None = None
-        self.last = (self.begin, 0.0)
+        self.first: tuple[float, float, float] | None = None
+        self.last = (self.begin, 0.0, 0.0)
+        self._cpu = 0.0
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds at the last tick (children that are gone by now do not count)."""
+        return self._cpu or cpu_seconds()
 
     def tick(self, steps: float) -> bool:
         """Notes ``steps`` done so far; true when the measurement is complete."""
         now = time.perf_counter()
         if self.first is None and now - self.begin >= self.warmup:
-            self.first = (now, steps)
-        self.last = (now, steps)
-        return self.first is not None and now - self.first[0] >= self.seconds
+            self.first = (now, steps, cpu_seconds())
+        self.last = (now, steps, 0.0)
+        done = self.first is not None and now - self.first[0] >= self.seconds
+        if done:
+            self._cpu = cpu_seconds()
+        return done
 
     def report(self) -> None:
         """Prints the result."""
         assert self.first is not None
-        rate = (self.last[1] - self.first[1]) / max(self.last[0] - self.first[0], 1e-9)
-        print(json.dumps({"steps_per_second": rate}), flush=True)
+        steps = self.last[1] - self.first[1]
+        result = {
+            "steps_per_second": steps / max(self.last[0] - self.first[0], 1e-9),
+            "steps_per_cpu_second": steps / max(self.cpu - self.first[2], 1e-9),
+        }
+        print(json.dumps(result), flush=True)
 
 
 class DoneError(Exception):
@@ -207,6 +235,8 @@ def _skrl_loop(agent: Any, env: Any, size: dict[str, Any], watch: Stopwatch) -> 
     """Skrl's SequentialTrainer, with a stop watch."""
     import torch
 
+    agent.enable_training_mode(True)
+    before = [p.detach().clone() for p in agent.policy.parameters()]
     observations, _ = env.reset()
     step = 0
     while True:
@@ -223,6 +253,9 @@ def _skrl_loop(agent: Any, env: Any, size: dict[str, Any], watch: Stopwatch) -> 
         observations = following
         step += 1
         if step % size["steps"] == 0 and watch.tick(step * size["num_envs"]):
+            after = agent.policy.parameters()
+            if any(torch.equal(a, b) for a, b in zip(before, after, strict=True)):
+                raise RuntimeError("the policy did not learn, so its speed means nothing")
             watch.report()
             env.close()
             return
