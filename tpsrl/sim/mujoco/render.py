@@ -19,6 +19,9 @@ CAMERAS = ("third_person", "head", "arm", "overview")
 Box = tuple[Sequence[float], Sequence[float], Sequence[float]]
 
 _MAX_GEOMS = 2000
+_FOLLOW_DISTANCE = 2.2
+_STEEP = -68.0
+"""Elevation from which the camera sees over a wall behind the robot, degrees."""
 _EDGES = [(a, a | bit) for a in range(8) for bit in (1, 2, 4) if not a & bit]
 
 
@@ -149,21 +152,24 @@ class Renderer:
         self._camera.distance, self._camera.azimuth, self._camera.elevation = 12.5, 90.0, -75.0
 
     def _third_person(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
-        """Follow the robot over its shoulder; come closer where a wall is in the way."""
+        """Follow the robot over its shoulder; rise above it where a wall is in the way."""
         camera = model.camera("third_person").id
         eye = data.cam_xpos[camera]
         forward = -data.cam_xmat[camera].reshape(3, 3)[:, 2]
-        focus = eye + 2.2 * forward
+        focus = eye + _FOLLOW_DISTANCE * forward
         groups = np.zeros(6, dtype=np.uint8)
         groups[GROUP_COLLISION] = 1
         hit = np.zeros(1, dtype=np.int32)
-        distance = mujoco.mj_ray(model, data, focus, -forward, groups, 1, -1, hit)
-        reach = 2.2 if distance < 0 else float(np.clip(distance - 0.15, 0.9, 2.2))
+        free = mujoco.mj_ray(model, data, focus, -forward, groups, 1, -1, hit)
+        reach = _FOLLOW_DISTANCE if free < 0 else min(free - 0.15, _FOLLOW_DISTANCE)
+        # Blending with the free distance keeps the picture steady while the robot drives.
+        rise = float(np.clip(1.5 * (1.0 - reach / _FOLLOW_DISTANCE), 0.0, 1.0))
+        level = float(np.degrees(np.arcsin(np.clip(forward[2], -1, 1))))
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FREE
         self._camera.lookat[:] = focus
-        self._camera.distance = reach
+        self._camera.distance = _FOLLOW_DISTANCE + 0.5 * rise
         self._camera.azimuth = float(np.degrees(np.arctan2(forward[1], forward[0])))
-        self._camera.elevation = float(np.degrees(np.arcsin(np.clip(forward[2], -1, 1))))
+        self._camera.elevation = (1.0 - rise) * level + rise * _STEEP
 
     def _wireframe(
         self, centre: Sequence[float], half: Sequence[float], rgba: Sequence[float]
