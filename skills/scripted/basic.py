@@ -78,7 +78,14 @@ class Navigate(ScriptedSkill):
             else:
                 tip = pick_target(sim, env_id, view, target)
             return plan_reach(
-                sim, env_id, view, tip, drive_weight=0.2, low=low, ignore=target.object_index
+                sim,
+                env_id,
+                view,
+                tip,
+                drive_weight=0.2,
+                crowd_weight=4.0,
+                low=low,
+                ignore=target.object_index,
             ).standoff
         except GiveUpError:
             return self._near(sim, env_id)

@@ -7,7 +7,7 @@ import skfmm
 from scipy import ndimage
 
 from skills.scripted.program import Actions, GiveUpError, at_pose, move, still
-from skills.scripted.view import look, unit, wrap
+from skills.scripted.view import View, WhatIf, look, to_base, turn, unit, what_if, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_BASE, Navigation, Simulator
 
@@ -16,6 +16,9 @@ _COMFORT = 0.5
 """Clearance beyond the robot's radius that costs nothing, m."""
 _SLOWEST = 0.2
 _LOOKAHEAD = 0.35
+_SMALL_TURN = 0.3
+"""A turn smaller than this is left to the steering, rad."""
+_SWEEP_STEP = 0.17
 _RUN_UP = (0.7, 0.55, 0.4)
 """The robot turns this far behind its goal and drives the rest straight, m."""
 _EIGHT = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)])
@@ -123,10 +126,74 @@ def drive_to(
     before = _run_up(navigation, view.base, goal)
     if before is not None:
         yield from _follow(sim, env_id, navigation, before, limit)
-        yield from move(sim, env_id, base=before, arm=arm, limit=120)
+        yield from move(sim, env_id, base=_facing(look(sim, env_id).base, before), limit=60)
+        yield from turn_to(sim, env_id, navigation, float(before[2]))
     else:
         yield from _follow(sim, env_id, navigation, goal, limit)
+        view = look(sim, env_id)
+        if np.linalg.norm(goal[:2] - view.base[:2]) > 0.02:
+            facing = _facing(view.base, goal)
+            yield from turn_to(sim, env_id, navigation, float(facing[2]))
+            yield from move(sim, env_id, base=_facing(look(sim, env_id).base, goal), limit=60)
+        yield from turn_to(sim, env_id, navigation, float(goal[2]))
     yield from move(sim, env_id, base=goal, arm=arm, limit=120)
+
+
+def turn_to(sim: Simulator, env_id: int, navigation: Navigation, yaw: float) -> Actions:
+    """Turn in place to a yaw, the way round that keeps the arm clear of things.
+
+    Args:
+        sim: the simulator.
+        env_id: its world.
+        navigation: free space.
+        yaw: rad.
+    """
+    view = look(sim, env_id)
+    short = wrap(yaw - view.base[2])
+    if abs(short) < _SMALL_TURN:
+        return
+    long = short - 2 * np.pi * np.sign(short)
+    left = short
+    if _crowding(navigation, view, short) > 0:
+        with what_if(sim, env_id) as world:
+            costs = [_sweep_cost(navigation, view, world, a) for a in (short, long)]
+        left = short if costs[0] <= costs[1] + 1 else long
+    while abs(left) > 1e-3:
+        action = still(look(sim, env_id))
+        step = float(np.clip(left / BASE_DELTA_ANGULAR, -1.0, 1.0))
+        action[ACTION_BASE] = np.array([0.0, step])
+        left -= step * BASE_DELTA_ANGULAR
+        yield action
+
+
+def _sweep(view: View, angle: float) -> np.ndarray:
+    """Return the (k,) yaws that a turn by ``angle`` passes."""
+    return view.base[2] + np.linspace(0.0, angle, max(int(abs(angle) / _SWEEP_STEP), 1) + 1)[1:]
+
+
+def _crowding(navigation: Navigation, view: View, angle: float) -> int:
+    """Count the yaws of a turn at which furniture is near the cup."""
+    reach = to_base(view.base, view.tip)[:2]
+    points = np.array([view.base[:2] + turn(a) @ (1.1 * reach) for a in _sweep(view, angle)])
+    return int(np.sum(~navigation.is_navigable(points)))
+
+
+def _sweep_cost(navigation: Navigation, view: View, world: WhatIf, angle: float) -> float:
+    """Return how bad a turn is: touches first, then closeness to things, then length."""
+    poses = [np.append(view.base[:2], a) for a in _sweep(view, angle)]
+    touches = sum(world.touches(pose, view.qpos) for pose in poses)
+    near = 0.3 * _crowding(navigation, view, angle) if view.holding else 0.0
+    return 3.0 * touches + near + abs(angle)
+
+
+def _facing(base: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """Return the goal pose with the yaw that the robot has when it drives there straight."""
+    gap = goal[:2] - base[:2]
+    if np.hypot(*gap) < 0.02:
+        return np.append(goal[:2], base[2])
+    bearing = float(np.arctan2(gap[1], gap[0]))
+    backwards = abs(wrap(bearing - base[2])) > np.pi / 2 and np.hypot(*gap) < 0.8
+    return np.append(goal[:2], wrap(bearing + np.pi) if backwards else bearing)
 
 
 def _run_up(navigation: Navigation, base: np.ndarray, goal: np.ndarray) -> np.ndarray | None:
@@ -166,6 +233,11 @@ def _follow(
         ahead = field.lookahead(view.base[:2], _LOOKAHEAD)
         if ahead is None:
             raise GiveUpError("no path to the place to stand")
+        gap2 = ahead - view.base[:2]
+        bearing = float(np.arctan2(gap2[1], gap2[0]))
+        if abs(wrap(bearing - view.base[2])) > 0.6:
+            yield from turn_to(sim, env_id, navigation, bearing)
+            continue
         action = still(view)
         action[ACTION_BASE] = _steer(view.base, ahead)
         yield action

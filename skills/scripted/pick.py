@@ -129,7 +129,14 @@ def back_out(sim: Simulator, env_id: int, reach: Reach, grip: float) -> Actions:
     if span > 1e-3 and gone > 1e-3:
         speed = max(gone / max(steps, 1.0) / BASE_DELTA_LINEAR, 0.2)
     yield from move(
-        sim, env_id, arm=reach.pre, base=reach.pre_base, speed=speed, grip=grip, reverse=True
+        sim,
+        env_id,
+        arm=reach.pre,
+        base=reach.pre_base,
+        speed=speed,
+        grip=grip,
+        reverse=True,
+        insist=False,
     )
     rest = rest_posture(reach.pre)
     kinematics = arm_kinematics()
@@ -142,6 +149,7 @@ def back_out(sim: Simulator, env_id: int, reach: Reach, grip: float) -> Actions:
         grip=grip,
         reverse=True,
         speed=0.6,
+        insist=False,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillStatus
-from skills.scripted.view import View, look, wrap
+from skills.scripted.view import View, look, unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_DIM, ACTION_GRIP, Simulator
 
@@ -19,6 +19,8 @@ _ARM_REACHED = 0.03
 _ARM_PATIENCE = 12
 """Steps to wait for an arm that is held up by contact after its targets have arrived."""
 _BASE_PATIENCE = 10
+_NEARLY = 0.02
+"""A robot this near to its goal does not turn to it any more, it only drives along, m."""
 _POSITION_REACHED, _YAW_REACHED = 2e-3, 2e-3
 
 
@@ -100,7 +102,10 @@ def drive_action(
     """
     gap = goal[:2] - base[:2]
     distance = float(np.hypot(gap[0], gap[1]))
-    if distance < _POSITION_REACHED:
+    along = float(gap @ unit(base[2]))
+    if distance < _NEARLY and abs(along) > _POSITION_REACHED:
+        return np.array([along / BASE_DELTA_LINEAR, 0.0])
+    if distance < _NEARLY:
         return np.array([0.0, np.clip(wrap(goal[2] - base[2]) / BASE_DELTA_ANGULAR, -1.0, 1.0)])
     error = wrap(np.arctan2(gap[1], gap[0]) - base[2])
     backwards = abs(error) > np.pi / 2 if reverse is None else reverse
@@ -118,7 +123,8 @@ def drive_action(
 
 def at_pose(base: np.ndarray, goal: np.ndarray) -> bool:
     """Return whether a base pose has reached its goal."""
-    near = np.hypot(*(goal[:2] - base[:2])) < _POSITION_REACHED
+    gap = goal[:2] - base[:2]
+    near = np.hypot(*gap) < _NEARLY
     return bool(near and abs(wrap(goal[2] - base[2])) < _YAW_REACHED)
 
 
@@ -134,6 +140,7 @@ def move(
     reverse: bool | None = None,
     until: Callable[[View], bool] | None = None,
     check: Callable[[View], None] | None = None,
+    insist: bool = True,
     limit: int = 250,
 ) -> Actions:
     """Move arm and base at the same time until both have arrived.
@@ -149,6 +156,7 @@ def move(
         reverse: drive backwards.
         until: ends the motion early.
         check: raises :class:`GiveUpError` to end the skill.
+        insist: give up if the base is blocked; otherwise end there.
         limit: most steps.
 
     Raises:
@@ -180,6 +188,8 @@ def move(
             stuck = 0 if moved or base_there else stuck + 1
             last = view.base
             if stuck > _BASE_PATIENCE:
+                if not insist:
+                    return
                 raise GiveUpError("base blocked")
         if arm_there and base_there:
             return

@@ -113,6 +113,7 @@ def plan_reach(
     *,
     banned: Sequence[Reach] = (),
     drive_weight: float = 1.5,
+    crowd_weight: float = 0.0,
     low: Sequence[np.ndarray] = (),
     ignore: int | None = None,
 ) -> Reach:
@@ -125,6 +126,8 @@ def plan_reach(
         target: what to reach.
         banned: plans that failed before; plans like them are not returned.
         drive_weight: what a control step of driving counts against one of the arm.
+        crowd_weight: cost of each blocked eighth of the circle around the standoff, where the
+            robot would swing its arm when it turns.
         ignore: index of the object that may be touched.
         low: (7,) postures in which the robot may come to the standoff, besides the present one.
 
@@ -133,7 +136,7 @@ def plan_reach(
     """
     navigation = free_space(sim, env_id)
     postures = [p for p in _postures(view, target) if p.steps <= _MOST_STEPS]
-    candidates = _candidates(navigation, view, target, postures, banned, drive_weight)
+    candidates = _candidates(navigation, view, target, postures, banned, drive_weight, crowd_weight)
     if not candidates:
         raise GiveUpError("target out of reach")
     best: Reach | None = None
@@ -192,6 +195,7 @@ def _candidates(
     postures: Sequence[_Posture],
     banned: Sequence[Reach],
     drive_weight: float,
+    crowd_weight: float,
 ) -> list[tuple[Reach, _Posture]]:
     """Return feasible plans, cheapest first, one for each direction and pitch."""
     if not postures:
@@ -200,6 +204,7 @@ def _candidates(
     azimuths = azimuths[[abs(wrap(a - target.azimuth)) <= target.spread + 1e-6 for a in azimuths]]
     bases = np.array([[_base_pose(target.xy, p, a) for a in azimuths] for p in postures])
     free = navigation.is_navigable(bases[..., :2])
+    crowd = _crowd(navigation, bases) if crowd_weight else np.zeros(free.shape)
     field = navigation.distance_field(view.base[None, :2])
     found: dict[tuple[int, float], tuple[Reach, _Posture]] = {}
     for k, posture in enumerate(postures):
@@ -213,10 +218,23 @@ def _candidates(
             reach = _with_standoff(navigation, target.xy, base, posture, float(azimuth))
             if reach is None or any(_alike(reach, b) for b in banned):
                 continue
-            cost = posture.cost + drive_weight * drive_steps(field, view.base, reach.standoff)
+            cost = (
+                posture.cost
+                + crowd_weight * crowd[k, j]
+                + drive_weight * drive_steps(field, view.base, reach.standoff)
+            )
             if np.isfinite(cost) and (old is None or cost < old[0].cost):
                 found[(j, posture.pitch)] = (_with_cost(reach, cost), posture)
     return sorted(found.values(), key=lambda pair: pair[0].cost)
+
+
+def _crowd(navigation: Navigation, bases: np.ndarray) -> np.ndarray:
+    """Return how many of eight points around the standoffs of (..., 3) poses are blocked."""
+    angles = np.arange(8) * np.pi / 4
+    ring = 0.45 * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    ahead = np.stack([np.cos(bases[..., 2]), np.sin(bases[..., 2])], axis=-1)
+    centres = bases[..., :2] - 0.5 * ahead
+    return np.sum(~navigation.is_navigable(centres[..., None, :] + ring), axis=-1)
 
 
 def _base_pose(xy: np.ndarray, posture: _Posture, azimuth: float) -> np.ndarray:
