@@ -2,8 +2,9 @@
 
 Plain demonstrations: the expert acts, in half of the episodes with noise on the action that is
 carried out while the label stays the expert's (Laskey et al. 2017, DART). DAgger (Ross et al.
-2011): the learner acts at first; the expert, begun anew from where the learner has come to, labels
-some of its steps and then takes over and shows how to go on.
+2011): the learner acts at first and the expert says at every step what it would have done; then the
+expert takes over. The scripted skills are programs that look at the present state at every step, so
+one can follow what the learner does; where it gives up it is begun anew from where the learner is.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ class CollectOptions:
         noise: largest standard deviation of the noise on the expert's arm and base actions.
         noise_steps: noise ends after at most so many steps, so that the expert can finish.
         roll_in: most steps that the learner acts before the expert takes over.
-        label_interval: the expert labels every so many of the learner's steps; 0 for none.
+        restart: the expert does not follow the learner but is begun anew when it takes over; the
+            learner's own steps are then not labelled.
     """
 
     noise: float = 0.3
     noise_steps: int = 80
     roll_in: int = 150
-    label_interval: int = 0
+    restart: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,32 +133,31 @@ class _Recorder:
         call = self.env.worlds.origins[0].call
         assert call is not None, "PointNav, Flee and Explore have no scripted skill"
         self.call: SkillCall = call
-        if learner is not None:
-            self._learner_acts(learner)
-        reason = "" if self.over else self._expert_acts()
+        expert = None if learner is None else self._learner_acts(learner)
+        reason = "" if self.over else self._expert_acts(expert or self._expert())
         return self._finished(reason)
 
-    def _learner_acts(self, learner: NumpyPolicy) -> None:
+    def _learner_acts(self, learner: NumpyPolicy) -> Skill | None:
+        """Let the learner act for a while; return the expert that followed it."""
         learner.reset()
-        limit = int(self.rng.integers(self.options.roll_in + 1))
-        interval = self.options.label_interval
-        for step in range(limit):
-            action = learner.step(self.observation)
+        expert = None if self.options.restart else self._expert()
+        for _ in range(int(self.rng.integers(self.options.roll_in + 1))):
+            action, label = learner.step(self.observation), None
             if self.task.layout.stop:
                 action[-1] = -1.0  # what follows is what can be learned from
-            label = self._expert_label() if interval and step % interval == 0 else None
+            if expert is not None:
+                label, failed = self._ask(expert)
+                if failed:
+                    return None
             self._step(action, label)
             if self.over:
-                return
+                break
+        return expert
 
     def _expert(self) -> Skill:
         skill = make_skill(self.call.skill)
         skill.reset(self.env.sim, 0, self.call, self.seed)
         return skill
-
-    def _expert_label(self) -> np.ndarray | None:
-        label, failed = self._ask(self._expert())
-        return None if failed else label
 
     def _ask(self, skill: Skill) -> tuple[np.ndarray, str]:
         """Return the expert's flat action, and why it gave up."""
@@ -166,9 +167,9 @@ class _Recorder:
         flat = self.task.flat_action(robot[None], stop)[0].astype(np.float32)
         return np.clip(flat, -1.0, 1.0), (status.reason or "gave up") if status.failed else ""
 
-    def _expert_acts(self) -> str:
+    def _expert_acts(self, skill: Skill) -> str:
         """Let the expert act to the end; return why it gave up."""
-        skill, stops = self._expert(), 0
+        stops = 0
         noise = np.zeros(self.task.layout.size)
         scale = self.options.noise * self.rng.random() * (self.rng.random() < 0.5)
         moving, quiet = self._moving(), int(self.rng.integers(self.options.noise_steps + 1))

@@ -38,8 +38,8 @@ class ImitateConfig:
     noise: float = field(default=0.3, metadata={"help": "on half of the demonstrations", "min": 0})
     noise_steps: int = field(default=80, metadata={"help": "noise ends by this step", "min": 0})
     roll_in: int = field(default=150, metadata={"help": "most learner steps", "min": 0})
-    label_interval: int = field(
-        default=0, metadata={"help": "expert labels every so many learner steps, 0: none"}
+    restart: bool = field(
+        default=False, metadata={"help": "DAgger: begin the expert anew when it takes over"}
     )
     seed: int = field(default=0, metadata={"help": "of the first demonstration", "min": 0})
     clone: CloneOptions = field(default_factory=CloneOptions)
@@ -99,9 +99,7 @@ def _record(
     """Record what is missing of a round."""
     total = config.round_episodes if number else config.episodes
     base = config.seed + number * _ROUND_SEEDS
-    options = CollectOptions(
-        config.noise, config.noise_steps, config.roll_in, config.label_interval
-    )
+    options = CollectOptions(config.noise, config.noise_steps, config.roll_in, config.restart)
     jobs = []
     for first in range(0, total, SHARD):
         seeds = tuple(range(base + first, base + min(first + SHARD, total)))

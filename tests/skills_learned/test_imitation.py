@@ -41,19 +41,26 @@ def test_same_seed_same_demonstration(navigation, demonstrations):
     np.testing.assert_array_equal(again.actions, demonstrations[1].actions)
 
 
-def test_learner_acts_first_and_the_expert_goes_on_from_there(navigation, tmp_path):
+@pytest.mark.parametrize("restart", [False, True])
+def test_learner_acts_first_and_the_expert_goes_on_from_there(navigation, tmp_path, restart):
     learner = NumpyPolicy.load(saved_policy(tmp_path / "p.safetensors", "navigate", stop=1.0))
-    options = CollectOptions(roll_in=40, label_interval=10)
-    found = [record_episode(navigation, seed, options, learner) for seed in range(5)]
-    rolled = [int(np.argmin(d.weights)) < len(d) and not d.weights.all() for d in found]
-    assert any(rolled)
-    for d in found:
-        asked = np.flatnonzero(d.weights == 0)
-        if len(asked):
-            first = np.flatnonzero(d.weights[: asked[-1]])
-            assert all(step % 10 == 0 for step in first)  # labels on the learner's own states
-            assert d.weights[asked[-1] + 1 :].all()  # then the expert
-    assert any(d.success and not d.weights.all() for d in found)
+    plain, options = CollectOptions(noise=0.0), CollectOptions(0.0, roll_in=40, restart=restart)
+    found = [record_episode(navigation, seed, options, learner) for seed in range(4)]
+    for seed, d in enumerate(found):
+        observed = record_episode(navigation, seed, plain).observations["joint"]
+        same = min(len(observed), len(d))
+        assert restart or d.weights.all()
+        if restart:  # the learner's steps are not labelled, the expert's after them are
+            first = int(np.argmax(d.weights))
+            assert d.weights[first:].all()
+            assert not d.weights[:first].any()
+        assert d.success
+        assert not np.array_equal(
+            d.observations["goal_to_agent_gps_compass"][:same],
+            record_episode(navigation, seed, plain).observations["goal_to_agent_gps_compass"][
+                :same
+            ],
+        )
 
 
 def test_shards_come_back_as_they_were(demonstrations, tmp_path):
