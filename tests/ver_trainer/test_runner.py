@@ -130,6 +130,17 @@ def test_resume_is_exact_with_continuous_actions(optimizer: str, tmp_path: Path)
     assert_same(weights(tmp_path / "part", 10), weights(tmp_path / "whole", 10))
 
 
+def test_resume_is_exact_with_images(tmp_path: Path) -> None:
+    values = {"collector": "inline", "env_args": {"kind": "DictEnv"}, "net.image_features": 8,
+              "net.core": "lstm", "net.core_size": 8, "total_steps": 256}  # fmt: skip
+    train(config(tmp_path / "whole", **values), make)
+    runner = Runner(config(tmp_path / "part", **values), make)
+    stop_after(runner, 2)
+    runner.run()
+    train(config(tmp_path / "part", **values), make)
+    assert_same(weights(tmp_path / "part", 4), weights(tmp_path / "whole", 4))
+
+
 def test_same_seed_same_run_and_other_seed_other_run(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         train(config(tmp_path / name, collector="inline", seed=seed))
