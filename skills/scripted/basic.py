@@ -83,7 +83,7 @@ class Navigate(ScriptedSkill):
                 view,
                 tip,
                 drive_weight=0.2,
-                crowd_weight=4.0,
+                crowd_weight=12.0,
                 low=low,
                 ignore=target.object_index,
             ).standoff

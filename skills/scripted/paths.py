@@ -223,24 +223,42 @@ def _follow(
     points = np.concatenate([poses[:, :2], view.base[None, :2]])
     extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
     field: ComfortField | None = None
+    backwards = False
     for _ in range(limit):
         view = look(sim, env_id)
-        gap = float(np.linalg.norm(goal[:2] - view.base[:2]))
-        if at_pose(view.base, goal) or _straight(navigation, view.base, goal, gap):
+        left = float(np.linalg.norm(goal[:2] - view.base[:2]))
+        if at_pose(view.base, goal) or _straight(navigation, view.base, goal, left):
             break
         if field is None:
             field = ComfortField(navigation, goal[:2], view.base[:2], extent)
         ahead = field.lookahead(view.base[:2], _LOOKAHEAD)
         if ahead is None:
             raise GiveUpError("no path to the place to stand")
-        gap2 = ahead - view.base[:2]
-        bearing = float(np.arctan2(gap2[1], gap2[0]))
-        if abs(wrap(bearing - view.base[2])) > 0.6:
-            yield from turn_to(sim, env_id, navigation, bearing)
+        gap = ahead - view.base[:2]
+        heading = float(np.arctan2(gap[1], gap[0])) + (np.pi if backwards else 0.0)
+        if abs(wrap(heading - view.base[2])) > 0.6:
+            yield from turn_to(sim, env_id, navigation, heading)
             continue
         action = still(view)
-        action[ACTION_BASE] = _steer(view.base, ahead)
+        action[ACTION_BASE] = _steer(view.base, heading, float(np.hypot(*gap)), backwards)
+        if not backwards and _would_touch(sim, env_id, navigation, view, action[ACTION_BASE]):
+            backwards = True  # the arm trails behind
+            continue
         yield action
+
+
+def _would_touch(
+    sim: Simulator, env_id: int, navigation: Navigation, view: View, drive: np.ndarray
+) -> bool:
+    """Return whether two steps of a base action bring the arm into contact."""
+    yaw = view.base[2] + 2 * drive[1] * BASE_DELTA_ANGULAR
+    xy = view.base[:2] + 2 * drive[0] * BASE_DELTA_LINEAR * unit(view.base[2])
+    tip = xy + turn(yaw) @ (1.1 * to_base(view.base, view.tip)[:2])
+    if navigation.is_navigable(tip):
+        return False
+    with what_if(sim, env_id) as world:
+        pose = np.append(navigation.clamp_motion(view.base[:2], xy), yaw)
+        return world.touches(pose, view.qpos) and not world.touches(view.base, view.qpos)
 
 
 def _straight(navigation: Navigation, base: np.ndarray, goal: np.ndarray, gap: float) -> bool:
@@ -249,13 +267,11 @@ def _straight(navigation: Navigation, base: np.ndarray, goal: np.ndarray, gap: f
     return gap < 0.7 and bool(np.linalg.norm(end - goal[:2]) < 1e-6)
 
 
-def _steer(base: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """Return (2,) base action towards a near point: turn first, then drive and turn together."""
-    gap = ahead - base[:2]
-    error = wrap(float(np.arctan2(gap[1], gap[0])) - base[2])
+def _steer(base: np.ndarray, heading: float, distance: float, backwards: bool) -> np.ndarray:
+    """Return (2,) base action along a heading: turn first, then drive and turn together."""
+    error = wrap(heading - base[2])
     rotate = np.clip(error / BASE_DELTA_ANGULAR, -1.0, 1.0)
-    distance = float(np.hypot(*gap))
     forward = 0.0
     if abs(error) < 0.35:
         forward = min(distance / BASE_DELTA_LINEAR, 1.0) * float(np.cos(error))
-    return np.array([forward, rotate])
+    return np.array([-forward if backwards else forward, rotate])
