@@ -30,6 +30,10 @@ class RecordConfig:
     agent: str = field(
         default="scripted", metadata={"help": "whose skills", "choices": list(AGENTS)}
     )
+    weights: Path | None = field(
+        default=None,
+        metadata={"help": "agent=tpsrl: folder of learned skills; null for those shipped"},
+    )
     executor: str = field(
         default="replan",
         metadata={
@@ -73,6 +77,7 @@ def run(overrides: list[str]) -> int:
         max_steps=config.max_steps,
         seed=config.seed,
         depth=128,
+        weights=config.weights,
     )
     out = config.out or Path("outputs") / f"{config.scenario}_{config.episode}.mp4"
     record = record_episode(spec, episode, config.episode, out, config.every)
