@@ -23,6 +23,8 @@ RESOLUTION = 0.05
 
 _CAP = 0.15
 """Clearance beyond radius + this is not told apart, m."""
+_ROUNDING = 1e-9
+"""Clearance may fall short of the radius by this much, m."""
 _EPSILON = 1e-6
 """Motion stops this far before contact, so that the point where it stops is free, m."""
 _EIGHT = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)])
@@ -60,6 +62,7 @@ class GridNavigation(Navigation):
         self._lower = self.bounds[0] + self.radius
         self._upper = self.bounds[1] - self.radius
         self._cap = self.radius + _CAP
+        self._least = self.radius - _ROUNDING
         count = np.floor((self._upper - self._lower) / self.resolution + 1e-9).astype(int) + 1
         self._shape = (int(count[0]), int(count[1]))
         self._clearance = np.full(self._shape, self._cap)
@@ -85,7 +88,7 @@ class GridNavigation(Navigation):
                 part = self._clearance[window]
                 xs, ys = self._axes(low, high)
                 np.minimum(part, polygon_distance_grid(xs, ys, polygon), out=part)
-        free = self._clearance >= self.radius
+        free = self._clearance >= self._least
         labels, found = ndimage.label(free)
         sizes = np.bincount(labels.ravel(), minlength=found + 1)
         sizes[0] = 0
@@ -138,10 +141,10 @@ class GridNavigation(Navigation):
         offset = np.linalg.norm(points - (self._lower + self.resolution * node), axis=-1)
         known = self._clearance[node[..., 0], node[..., 1]]
         unsure = free & (np.abs(known - self.radius) <= offset)
-        free = free & (known >= self.radius)
+        free = free & (known >= self._least)
         if unsure.any():
             free = np.asarray(free)
-            free[unsure] = self.clearance(points[unsure]) >= self.radius
+            free[unsure] = self.clearance(points[unsure]) >= self._least
         return free
 
     def _free_part(self, start: np.ndarray, end: np.ndarray) -> float:
