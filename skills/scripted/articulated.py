@@ -35,6 +35,10 @@ REST_REACHED = 0.15
 _POINTS = 25
 _PULL = 0.09
 """The approach starts this far before the handle, m."""
+_PRESS = 0.08
+"""A closing motion is planned to go on this far beyond closed, m or rad."""
+_SHUT = 0.012
+"""A joint below this is shut and need not be pressed any more, m or rad."""
 _BEYOND = 0.06
 """If the cup meets nothing where the handle should be, it goes on this far, m."""
 _WIDEST = np.radians(62.0)
@@ -340,7 +344,7 @@ class _Articulated(ScriptedSkill):
 
     def _goal(self, sim: Simulator, joint: int) -> float:
         if not self.opens:
-            return -0.02
+            return -_PRESS
         upper = float(sim.joint_ranges[joint][1])
         return min(1.32, upper) if self.is_door else 0.92 * upper
 
@@ -374,7 +378,7 @@ class _Articulated(ScriptedSkill):
             arm = lead.posture.copy()
             arm[0] = np.interp(k, time, lead.pans)
             yield _track(view, pose, arm)
-            if not self.missing_motion(sim, env_id) and not self.opens:
+            if not self.opens and look(sim, env_id).joints[self._joint(sim)] < _SHUT:
                 break
 
     def _let_go(self, sim: Simulator, env_id: int, lead: Lead) -> Actions:

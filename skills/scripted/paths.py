@@ -199,19 +199,27 @@ def _facing(base: np.ndarray, goal: np.ndarray) -> np.ndarray:
 def _run_up(navigation: Navigation, base: np.ndarray, goal: np.ndarray) -> np.ndarray | None:
     """Return a pose straight behind the goal to turn at, where the arm has room to swing.
 
-    ``None`` if the robot comes from there anyway, is near, or there is no such free pose.
+    ``None`` if the robot comes from there anyway, is near, or no such pose has more room.
     """
     gap = goal[:2] - base[:2]
     if np.hypot(*gap) < _RUN_UP[-1] or abs(wrap(goal[2] - np.arctan2(gap[1], gap[0]))) < 0.3:
         return None
+    best, least = None, _blocked_around(navigation, goal[:2])
     for back in _RUN_UP:
         pose = goal - back * np.append(unit(goal[2]), 0.0)
         if not navigation.is_navigable(pose[:2]):
             continue
         end = navigation.clamp_motion(pose[:2], goal[:2])
-        if np.linalg.norm(end - goal[:2]) < 1e-6:
-            return pose
-    return None
+        blocked = _blocked_around(navigation, pose[:2])
+        if np.linalg.norm(end - goal[:2]) < 1e-6 and blocked < least:
+            best, least = pose, blocked
+    return best
+
+
+def _blocked_around(navigation: Navigation, xy: np.ndarray) -> int:
+    """Count the directions, of eight, in which the arm has no room."""
+    ring = np.array([unit(k * np.pi / 4) for k in range(8)])
+    return int(np.sum(~navigation.is_navigable(xy + 0.5 * ring)))
 
 
 def _follow(
