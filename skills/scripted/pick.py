@@ -17,6 +17,7 @@ from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 REST_REACHED = 0.15
 """Success radius around the resting position, m."""
 _ATTEMPTS = 3
+_MOST_BANNED = 8
 _FAR_STEP, _NEAR_STEP = 0.012, 0.005
 """How far the cup moves a step on its way in: in free air and next to the object, m."""
 _BEYOND = 0.06
@@ -32,11 +33,25 @@ class Pick(ScriptedSkill):
 
     name = "pick"
 
+    def __init__(self) -> None:
+        self._banned: list[Reach] = []
+        self._about: tuple[str, int | None] = ("", None)
+        self._step = 0
+
+    def _remembered(self, sim: Simulator, env_id: int) -> list[Reach]:
+        """Return the approaches that failed on this object earlier in the episode."""
+        about = (sim.episode(env_id).episode_id, self.call.target)
+        step = int(sim.state().step_count[env_id])
+        if about != self._about or step < self._step or len(self._banned) > _MOST_BANNED:
+            self._banned = []
+        self._about, self._step = about, step
+        return self._banned
+
     def run(self, sim: Simulator, env_id: int) -> Actions:
         """See :meth:`ScriptedSkill.run`."""
         target = episode_target(sim, env_id, self.call)
         wanted = target.object_index
-        banned: list[Reach] = []
+        banned = self._remembered(sim, env_id)
         for _ in range(_ATTEMPTS):
             view = look(sim, env_id)
             if view.held_object == wanted:
@@ -53,6 +68,7 @@ class Pick(ScriptedSkill):
         view = look(sim, env_id)
         if view.held_object != wanted:
             raise GiveUpError("no grasp")
+        banned.clear()
         yield from move(sim, env_id, arm=rest_posture(view.target))
 
     def missing(self, sim: Simulator, env_id: int) -> str:
