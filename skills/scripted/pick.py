@@ -24,6 +24,8 @@ _BEYOND = 0.06
 """How far the cup goes on beyond the planned contact, m."""
 _SLOW_BEFORE = 0.05
 """The cup slows down this far before the planned contact, m."""
+_GRIP_BEFORE = 0.08
+"""The cup grips from this far before the planned contact on, so that it takes no neighbour, m."""
 _DRIVE_EARLY = 8
 """The base starts this many steps before the raised arm has arrived."""
 
@@ -116,7 +118,8 @@ def move_in(sim: Simulator, env_id: int, reach: Reach, *, grasp: bool) -> Action
         stalled = stalled + 1 if np.abs(view.qpos - view.target).max() > 0.12 else 0
         if stalled > 5:
             return
-        yield _towards(view, base, arm, 1.0)
+        grip = 1.0 if not grasp or (1.0 - part) * length < _GRIP_BEFORE else -1.0
+        yield _towards(view, base, arm, grip)
     for _ in range(6):
         view = look(sim, env_id)
         if grasp and view.held_object >= 0:
