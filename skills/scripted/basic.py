@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skills.scripted.articulated import plan_handle
+from skills.scripted.handles import plan_handle
 from skills.scripted.paths import drive_to
 from skills.scripted.program import Actions, GiveUpError, ScriptedSkill, move, still
 from skills.scripted.reach import free_space, plan_reach
