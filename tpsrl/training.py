@@ -55,16 +55,23 @@ def parse(words: Sequence[str]) -> tuple[SkillTraining, TrainConfig]:
         texts += _words(_find(name))
     texts += words
     own = load(SkillTraining, [text for text in texts if _is_own(text)])
-    if own.skill not in NAMES:
-        raise UserError(f"unknown skill '{own.skill}'{nearest(own.skill, NAMES)}")
-    if own.pretrain == "scripted" and own.skill not in IMITABLE:
-        raise UserError(f"'{own.skill}' has no scripted skill to imitate; use pretrain=none.")
+    _check_skill(own)
     theirs = [text for text in texts if not _is_own(text)]
     defaults = [f"env=skills.envs:{env_id(own.skill)}", f"out=runs/{own.skill}"]
     config = load_config([*defaults, *theirs])
     if not any(text.startswith("preload=") for text in theirs):
         config.preload = ["skills.envs"]
+    # The value head that VER starts from must have learned VER's returns.
+    own.imitate.clone.gamma = config.ppo.gamma
+    own.imitate.clone.reward_scale = config.ppo.reward_scale
     return own, config
+
+
+def _check_skill(own: SkillTraining) -> None:
+    if own.skill not in NAMES:
+        raise UserError(f"unknown skill '{own.skill}'{nearest(own.skill, NAMES)}")
+    if own.pretrain == "scripted" and own.skill not in IMITABLE:
+        raise UserError(f"'{own.skill}' has no scripted skill to imitate; use pretrain=none.")
 
 
 def train_skill(words: Sequence[str]) -> Any:

@@ -20,6 +20,8 @@ from tpsrl.errors import UserError
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.policy import Policy
 
+_FIXED = 1e12
+
 
 @dataclass
 class CloneOptions:
@@ -30,7 +32,8 @@ class CloneOptions:
         batch: episodes in a mini-batch.
         lr: largest learning rate, lowered to 0 along a half cosine.
         value_coef: weight of the value loss.
-        gamma: discount of the returns that the value head learns.
+        gamma, reward_scale: of the returns that the value head learns; ``tpsrl train`` sets them
+            to the trainer's.
         stop_weight: weight of steps at which the expert stops, for the stop action alone.
         std: standard deviation that the policy's action distribution is given.
         max_grad_norm: gradients are clipped to it.
@@ -42,6 +45,7 @@ class CloneOptions:
     lr: float = 1e-3
     value_coef: float = 0.01
     gamma: float = 0.99
+    reward_scale: float = 1.0
     stop_weight: float = 3.0
     std: float = 0.25
     max_grad_norm: float = 1.0
@@ -101,7 +105,7 @@ def make_batch(
         {k: packed([d.observations[k] for d in episodes]) for k in episodes[0].observations},
         actions,
         weights,
-        packed([d.returns(options.gamma) for d in episodes]),
+        packed([d.returns(options.gamma) for d in episodes]) * options.reward_scale,
         Packing(torch.from_numpy(sizes), policy.initial_state(len(episodes), device)),
     )
 
@@ -115,12 +119,17 @@ def losses(policy: Policy, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def fit_normalizers(policy: Policy, episodes: Sequence[Demonstration]) -> None:
-    """Give running observation statistics, if the network has them, those of the episodes."""
+    """Give running observation statistics, if the network has them, those of the episodes.
+
+    They count as so many observations that VER's rollouts will not move them: a policy whose
+    inputs are scaled anew under it forgets what it was taught.
+    """
     for encoder, norm in policy.normalizers():
         rows = {k: [d.observations[k] for d in episodes] for k in encoder.vectors}
         tensors = {k: torch.from_numpy(np.concatenate(v)) for k, v in rows.items()}
         vectors = encoder.vector(tensors)
         norm.update(vectors.mean(0), vectors.var(0, unbiased=False), float(len(vectors)))
+        norm.count.fill_(_FIXED)
 
 
 def clone(
