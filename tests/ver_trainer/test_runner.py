@@ -202,6 +202,11 @@ def test_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         train(config(tmp_path, collector="inline", total_steps=1000))
 
 
+def new_children(before: set[psutil.Process]) -> set[psutil.Process]:
+    """Child processes that are not in ``before``: other tests may have left helpers running."""
+    return set(psutil.Process().children(recursive=True)) - before
+
+
 @pytest.mark.parametrize("collector", ["inline", "workers"])
 @pytest.mark.parametrize(
     ("fault", "sentence"),
@@ -210,6 +215,7 @@ def test_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 def test_nan_from_an_environment_stops_the_run(
     collector: str, fault: str, sentence: str, tmp_path: Path
 ) -> None:
+    others = new_children(set())
     values = {"collector": collector, "env_args": {"kind": "Faulty", "fault": fault}}
     with pytest.raises(NonFiniteError, match=sentence):
         train(config(tmp_path, **values), make)
@@ -217,12 +223,13 @@ def test_nan_from_an_environment_stops_the_run(
     assert kept  # the last good one
     policy = load_policy(tmp_path)
     assert all(torch.isfinite(p).all() for p in policy.parameters())
-    assert not psutil.Process().children(recursive=True)
+    assert not new_children(others)
 
 
 @pytest.mark.parametrize("fault", ["raise", "die", "hang"])
 @pytest.mark.parametrize("scheme", ["ver", "ddppo", "async"])
 def test_run_survives_a_faulty_worker(fault: str, scheme: str, tmp_path: Path) -> None:
+    others = new_children(set())
     arguments = {"kind": "Faulty", "fault": fault, "marker": str(tmp_path / "m")}
     values = {"scheme": scheme, "env_args": arguments, "collect.step_timeout": 0.7}
     if fault == "hang":  # the others must still be at work when the time limit is over
@@ -232,7 +239,7 @@ def test_run_survives_a_faulty_worker(fault: str, scheme: str, tmp_path: Path) -
     assert result.finished and result.steps == values.get("total_steps", 640)
     lines = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["fault/count"] == 1
-    assert not psutil.Process().children(recursive=True)
+    assert not new_children(others)
 
 
 def start_run(out: Path, **values: str) -> subprocess.Popen[str]:
