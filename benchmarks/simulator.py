@@ -2,9 +2,10 @@
 
 Every rate is environment steps a second (one step = one 30 Hz action, four physics steps) in an
 apartment with 30 objects, the robot moving at random. The depth rows read state and picture after
-every step, the physics rows step alone. One process a core; processes start together and are timed over the same span. Beside ours runs a public MuJoCo
-arm (Gymnasium's Pusher-v5: seven joints, one cylinder, five physics steps an action), with a colour
-picture of the same size, so that a reader can tell a slow machine from a slow simulator.
+every step, the physics rows step alone. One process a core; processes start together and are timed
+over the same span. Beside ours runs a public MuJoCo arm (Gymnasium's Pusher-v5: seven joints, one
+cylinder, five physics steps an action), with a colour picture of the same size, so that a reader
+can tell a slow machine from a slow simulator.
 """
 
 from __future__ import annotations
