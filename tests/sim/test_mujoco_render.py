@@ -12,6 +12,7 @@ import pytest
 
 from tests.sim import small
 from tpsrl.errors import UserError
+from tpsrl.sim.mujoco import render
 
 IDLE = np.array([[0.0] * 7 + [-1.0, 0.0, 0.0]])
 
@@ -91,6 +92,32 @@ def test_depth_does_not_change_after_colour(sim):
     sim.render("third_person")
     sim.reset([small.episode()], [0])
     assert np.array_equal(sim.depth(), before)
+
+
+def test_leaving_out_what_is_out_of_sight_changes_no_pixel(sim, monkeypatch):
+    sim.reset([small.episode()], [0])
+    hidden, depth = [], []
+    everything = render.out_of_sight
+
+    def count(*about):
+        found = everything(*about)
+        hidden.append(int(found.sum()))
+        return found
+
+    def none(model, data, camera):
+        return np.zeros(model.ngeom, dtype=bool)
+
+    for cull in (count, none):
+        monkeypatch.setattr(render, "out_of_sight", cull)
+        sim.reset([small.episode()], [0])
+        action = np.zeros((1, 10))
+        action[:, 9] = 1.0  # turning brings other furniture into view
+        depth.append([])
+        for _ in range(20):
+            sim.step(action)
+            depth[-1].append(np.array(sim.depth()))
+    assert np.array_equal(*depth)
+    assert min(hidden) > 0
 
 
 _PROBE = """

@@ -19,6 +19,7 @@ CAMERAS = ("third_person", "head", "arm", "overview")
 Box = tuple[Sequence[float], Sequence[float], Sequence[float]]
 
 _MAX_GEOMS = 2000
+_GROUP_HIDDEN = 5
 _FOLLOW_DISTANCE = 2.2
 _STEEP = -68.0
 """Elevation from which the camera sees over a wall behind the robot, degrees."""
@@ -57,7 +58,12 @@ class Renderer:
         """Return (size, size, 1) float32 head depth in [0, 1], 1 = 10 m."""
         context = self._use_depth(model)
         self._fixed_camera(model, "head")
-        self._update(model, data, self._depth_option)
+        groups = model.geom_group.copy()
+        model.geom_group[out_of_sight(model, data, "head")] = _GROUP_HIDDEN
+        try:
+            self._update(model, data, self._depth_option)
+        finally:
+            model.geom_group[:] = groups
         for flag in range(mujoco.mjtRndFlag.mjNRNDFLAG):
             self._scene.flags[flag] = 0
         self._scene.flags[mujoco.mjtRndFlag.mjRND_CULL_FACE] = 1
@@ -191,6 +197,29 @@ class Renderer:
             mujoco.mjv_connector(geom, mujoco.mjtGeom.mjGEOM_CAPSULE, 0.004, corners[a], corners[b])
             geom.emission = 0.6
             self._scene.ngeom += 1
+
+
+def out_of_sight(model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> np.ndarray:
+    """Tell which geoms a square depth picture cannot show; OpenGL would draw them all.
+
+    Args:
+        model: of the world.
+        data: of the world.
+        camera: a camera of the model with equal fields of view in both directions.
+
+    Returns:
+        (ngeom,) bool: the bounding sphere lies outside the view or beyond the depth's range.
+    """
+    index = model.camera(camera).id
+    right, up, back = (
+        (data.geom_xpos - data.cam_xpos[index]) @ data.cam_xmat[index].reshape(3, 3)
+    ).T
+    ahead, radius = -back, model.geom_rbound
+    half = np.radians(model.cam_fovy[index]) / 2
+    # Distance of the sphere's centre from the sides of the view.
+    aside = np.maximum(np.abs(right), np.abs(up)) * np.cos(half) - ahead * np.sin(half)
+    hidden = (ahead < -radius) | (ahead - radius > fetch.DEPTH_RANGE[1]) | (aside > radius)
+    return np.asarray(hidden & (radius > 0))  # a plane has no bounding sphere
 
 
 def _close(renderer: weakref.ref[Renderer]) -> None:
