@@ -110,7 +110,16 @@ class NumpyPolicy:
             parts.append(self._cnn(image.astype(np.float32, copy=False)))
         if self._vectors:
             parts.append(self._vector(observations))
-        return np.concatenate(parts)
+        features = np.concatenate(parts)
+        if self._images:
+            features = self._mlp("encoder.fusion", len(self._net.get("fusion", [])), features)
+        return features
+
+    def _mlp(self, name: str, layers: int, x: np.ndarray) -> np.ndarray:
+        activation = _ACTIVATIONS[self._net["activation"]]
+        for index in range(layers):
+            x = activation(self._affine(f"{name}.{2 * index}", x))
+        return x
 
     def _vector(self, observations: dict[str, np.ndarray]) -> np.ndarray:
         x = np.concatenate([observations[name].ravel() for name in self._vectors])
@@ -120,9 +129,7 @@ class NumpyPolicy:
             x = (x - w["encoder.norm.mean"]) / np.sqrt(w["encoder.norm.var"] + 1e-8)
             x = np.clip(x, -10.0, 10.0)
         if not self._images:
-            activation = _ACTIVATIONS[self._net["activation"]]
-            for index in range(len(self._net["mlp"])):
-                x = activation(self._affine(f"encoder.mlp.{2 * index}", x))
+            x = self._mlp("encoder.mlp", len(self._net["mlp"]), x)
         return x
 
     def _cnn(self, x: np.ndarray) -> np.ndarray:

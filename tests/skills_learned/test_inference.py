@@ -23,6 +23,10 @@ DEPTH = {"head_depth": ArraySpec((64, 64, 1), "float32")}
         (VECTOR, NetConfig(mlp=[16, 8], activation="tanh")),
         (VECTOR, NetConfig(mlp=[16], activation="elu", normalize_obs=True, std="state")),
         (DEPTH | VECTOR, NetConfig(encoder="cnn", image_features=32, core="lstm", core_size=16)),
+        (
+            DEPTH | VECTOR,
+            NetConfig(encoder="cnn", image_features=32, fusion=[16, 8], normalize_obs=True),
+        ),
         (DEPTH, NetConfig(encoder="cnn", image_features=32, core="none")),
     ],
 )

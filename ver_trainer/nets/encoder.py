@@ -47,7 +47,8 @@ def mlp(inputs: int, sizes: list[int], activation: str) -> nn.Sequential:
 class Encoder(nn.Module):
     """Images of one size share an image encoder (channels concatenated); vectors are appended.
 
-    Without images the vectors go through the MLP ``net.mlp``. ``uint8`` images are divided by 255,
+    Without images the vectors go through the MLP ``net.mlp``; with images, image features and
+    vectors go through the MLP ``net.fusion`` if it has layers. ``uint8`` images are divided by 255,
     floating-point ones are taken as they are.
     """
 
@@ -70,6 +71,10 @@ class Encoder(nn.Module):
             self.images[group] = images.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.out_features = vector_size + config.image_features * len(self.groups)
         self.mlp: nn.Sequential | None = None
+        self.fusion: nn.Sequential | None = None
+        if self.groups and config.fusion:
+            self.fusion = mlp(self.out_features, list(config.fusion), config.activation)
+            self.out_features = config.fusion[-1]
         if not self.groups:
             self.mlp = mlp(vector_size, list(config.mlp), config.activation)
             self.out_features = config.mlp[-1] if config.mlp else vector_size
@@ -92,7 +97,8 @@ class Encoder(nn.Module):
             if self.norm is not None:
                 vector = self.norm(vector)
             parts.append(vector if self.mlp is None else self.mlp(vector))
-        return parts[0] if len(parts) == 1 else torch.cat([p.float() for p in parts], dim=-1)
+        features = parts[0] if len(parts) == 1 else torch.cat([p.float() for p in parts], dim=-1)
+        return features if self.fusion is None else self.fusion(features)
 
     def vector(self, obs: dict[str, Tensor]) -> Tensor:
         """All vector observations, flattened and concatenated: ``[n, size]``."""
