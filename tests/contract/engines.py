@@ -19,8 +19,8 @@ DEPTH = 64
 """Pixels of the head depth picture."""
 HABITAT_PYTHON = "TPSRL_HABITAT_PYTHON"
 """Environment variable with the interpreter that habitat-lab is installed in."""
-START = np.array([0.0, 0.0, 0.0])
-"""A free spot in the layout of :func:`episode`, facing an empty floor."""
+START = np.array([0.0, 0.0, 2.5])
+"""A free spot in the layout of :func:`episode`, facing an open room."""
 UPRIGHT = np.array([1.0, 0.0, 0.0, 0.0])
 
 
