@@ -241,13 +241,15 @@ def test_capture_and_restore_repeat_bit_for_bit(held):
         assert np.array_equal(first, future(1))
 
 
-def test_a_diverged_world_is_reset_reported_and_counted(sim):
+def test_a_diverged_world_is_reset_reported_and_counted(sim, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     good = sim.state().object_pos[0].copy()
     world = sim._worlds[0]
     world.data.qvel[:] = 1e6
     sim.step(IDLE)
     assert sim.state().diverged[0]
     assert sim.divergences == [{"episode_id": "e0", "layout": "a", "seed": 0, "step": 1}]
+    assert not list(tmp_path.iterdir())  # no log file of MuJoCo's own
     assert np.allclose(sim.state().object_pos[0], good, atol=0.01)
     sim.step(IDLE)
     assert not sim.state().diverged[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ from tpsrl.sim.mujoco.model import build
 from tpsrl.sim.mujoco.render import Renderer
 from tpsrl.sim.mujoco.world import World
 from tpsrl.sim.scene_info import SceneLibrary
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_POOL = {
     "002_master_chef_can": 5,
@@ -62,6 +65,8 @@ class MujocoSimulator(Simulator):
     ) -> None:
         if num_envs < 1:
             raise UserError(f"num_envs is {num_envs}; it must be at least 1.")
+        # By itself MuJoCo would write MUJOCO_LOG.TXT into whatever folder the user stands in.
+        mujoco.set_mju_user_warning(_log.warning)
         self.num_envs = num_envs
         self.info = EngineInfo("mujoco", mujoco.__version__, fetch.CONTROL_HZ, fetch.PHYSICS_HZ)
         self._types = object_types() if types is None else types
