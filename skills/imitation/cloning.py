@@ -1,24 +1,26 @@
-"""Behaviour cloning of a recurrent policy on whole episodes."""
+"""Behaviour cloning: on whole episodes with a recurrent core, on shuffled steps without one."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from skills.imitation.batches import Batch, Rows, make_batch
 from skills.imitation.demonstrations import Demonstration
 from skills.imitation.processes import Tally
 from tpsrl.errors import UserError
-from ver_trainer.nets.core import Packing
-from ver_trainer.nets.policy import Policy
+from ver_trainer.nets.heads import MixedActions
+from ver_trainer.nets.policy import PRECISIONS, Policy
 
 _FIXED = 1e12
 
@@ -29,46 +31,45 @@ class CloneOptions:
 
     Attributes:
         epochs: passes over the demonstrations.
-        batch: episodes in a mini-batch.
+        batch: episodes in a mini-batch of a recurrent policy.
+        rows: steps in a mini-batch of a policy without memory.
+        max_rows: a policy without memory sees at most so many steps an epoch, drawn at random;
+            0: all.
         lr: largest learning rate, lowered to 0 along a half cosine.
+        loss: of the continuous actions: ``squared``, or ``huber``, which commits to one of two
+            things that the expert does where the mean of both is neither.
+        huber: error from which that loss is linear.
         value_coef: weight of the value loss.
         gamma, reward_scale: of the returns that the value head learns; ``tpsrl train`` sets them
             to the trainer's.
         stop_weight: weight of steps at which the expert stops, for the stop action alone.
+        grip_weight: weight of steps at which the expert grips while nothing is held or lets go of
+            what is, for the grip action alone.
+        idle: where the expert moves no joint faster than this its continuous actions are not
+            learned: it waits, and a policy without memory would wait for ever.
         std: standard deviation that the policy's action distribution is given.
+        precision: of the encoder while cloning, ``float32`` or ``bf16``.
         max_grad_norm: gradients are clipped to it.
         seed: of the order of the episodes.
     """
 
     epochs: int = 20
     batch: int = 16
+    rows: int = 512
+    max_rows: int = 0
     lr: float = 1e-3
+    loss: str = field(default="squared", metadata={"choices": ("squared", "huber")})
+    huber: float = 0.1
     value_coef: float = 0.01
     gamma: float = 0.99
     reward_scale: float = 1.0
     stop_weight: float = 3.0
+    grip_weight: float = 1.0
+    idle: float = 0.0
     std: float = 0.25
+    precision: str = field(default="float32", metadata={"choices": ("float32", "bf16")})
     max_grad_norm: float = 1.0
     seed: int = 0
-
-
-@dataclass
-class Batch:
-    """Some episodes in packed order: all first steps, longest episode first, then all second ones.
-
-    Attributes:
-        observations: name -> (N, ...).
-        actions: (N, A) labels.
-        weights: (N, A), 0 where there is no label.
-        returns: (N,).
-        packing: how the rows form sequences.
-    """
-
-    observations: dict[str, Tensor]
-    actions: Tensor
-    weights: Tensor
-    returns: Tensor
-    packing: Packing
 
 
 def usable(demonstrations: Sequence[Demonstration]) -> list[Demonstration]:
@@ -76,46 +77,27 @@ def usable(demonstrations: Sequence[Demonstration]) -> list[Demonstration]:
     return [d for d in demonstrations if d.success and d.weights.any()]
 
 
-def make_batch(
-    policy: Policy, episodes: Sequence[Demonstration], options: CloneOptions, stops: bool
-) -> Batch:
-    """Arrange episodes for :meth:`ver_trainer.nets.policy.Policy.distribution`.
+def losses(policy: Policy, batch: Batch, options: CloneOptions) -> tuple[Tensor, Tensor]:
+    """Return the error of the mean action, averaged over labels, and the squared one of the value.
 
-    Args:
-        policy: decides device and recurrent state.
-        episodes: of any lengths.
-        options: discount and weights.
-        stops: the last entry of the actions is stop.
+    Dimensions that choose between -1 and +1 have the cross-entropy as their error.
     """
-    device = next(policy.parameters()).device
-    episodes = sorted(episodes, key=len, reverse=True)
-    lengths = np.array([len(d) for d in episodes])
-    sizes = (lengths[:, None] > np.arange(lengths[0])).sum(axis=0)
-    starts = np.cumsum(lengths) - lengths
-    order = np.concatenate([starts[:size] + step for step, size in enumerate(sizes)])
-
-    def packed(arrays: Sequence[np.ndarray]) -> Tensor:
-        return torch.from_numpy(np.concatenate(arrays)[order]).to(device)
-
-    actions = packed([d.actions for d in episodes])
-    weights = packed([d.weights for d in episodes])[:, None].expand_as(actions).clone()
-    if stops:
-        weights[:, -1] *= 1.0 + (options.stop_weight - 1.0) * (actions[:, -1] > 0)
-    return Batch(
-        {k: packed([d.observations[k] for d in episodes]) for k in episodes[0].observations},
-        actions,
-        weights,
-        packed([d.returns(options.gamma) for d in episodes]) * options.reward_scale,
-        Packing(torch.from_numpy(sizes), policy.initial_state(len(episodes), device)),
-    )
-
-
-def losses(policy: Policy, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return squared error of the mean action, averaged over labels, and of the value."""
     distribution, value = policy.distribution(batch.observations, batch.packing)
-    error = (distribution.mode() - batch.actions) ** 2
+    if isinstance(distribution, MixedActions):
+        error = _error(distribution.output, batch.actions, options)
+        chosen = (batch.actions > 0).float()
+        choice = F.binary_cross_entropy_with_logits(distribution.output, chosen, reduction="none")
+        error = torch.where(distribution.binary, choice, error)
+    else:
+        error = _error(distribution.mode(), batch.actions, options)
     action = (error * batch.weights).sum() / batch.weights.sum().clamp(min=1.0)
     return action, torch.mean((value - batch.returns) ** 2)
+
+
+def _error(mean: Tensor, wanted: Tensor, options: CloneOptions) -> Tensor:
+    if options.loss == "huber":
+        return F.huber_loss(mean, wanted, reduction="none", delta=options.huber) / options.huber
+    return (mean - wanted) ** 2
 
 
 def fit_normalizers(policy: Policy, episodes: Sequence[Demonstration]) -> None:
@@ -163,42 +145,69 @@ def clone(
             " to imitate; look at the scripted skill or its episodes first."
         )
     optimizer = torch.optim.Adam(policy.parameters(), lr=options.lr)
-    count = len(episodes)
-    batches = -(-count // options.batch)
     first, seconds = _restore(checkpoint, policy, optimizer)
     if first == 0:
         fit_normalizers(policy, episodes)
+    source = _Source(policy, episodes, options, stops)
     means = {"loss": float("nan"), "value_loss": float("nan")}
     start = time.monotonic() - seconds
+    before, policy.precision = policy.precision, PRECISIONS[options.precision]
     policy.train()
-    with Tally(label, options.epochs * count, first * count) as tally:
+    unit = "episodes" if policy.recurrent else "steps"
+    with Tally(label, options.epochs * source.count, first * source.count, unit) as tally:
         for epoch in range(first, options.epochs):
-            order = np.random.default_rng([options.seed, epoch]).permutation(count)
             total = np.zeros(2)
-            for index, rows in enumerate(np.array_split(order, batches)):
-                progress = (epoch + index / batches) / options.epochs
+            for index, (count, batch) in enumerate(source.epoch(epoch)):
+                progress = (epoch + index / source.batches) / options.epochs
                 for group in optimizer.param_groups:
                     group["lr"] = options.lr * 0.5 * (1.0 + math.cos(math.pi * progress))
-                batch = make_batch(policy, [episodes[r] for r in rows], options, stops)
                 total += _update(policy, batch, optimizer, options)
                 mean = total / (index + 1)
-                tally.add(len(rows), f"epoch {epoch + 1}, action error {mean[0]:.4f}")
-            means = {"loss": total[0] / batches, "value_loss": total[1] / batches}
+                tally.add(count, f"epoch {epoch + 1}, action error {mean[0]:.4f}")
+            means = {"loss": total[0] / source.batches, "value_loss": total[1] / source.batches}
             _save(checkpoint, policy, optimizer, epoch + 1, time.monotonic() - start)
     policy.eval()
+    policy.precision = before
     with torch.no_grad():
         policy.actor.log_std.fill_(float(np.log(options.std)))  # type: ignore[union-attr,operator]
     steps = sum(len(d) for d in episodes)
-    return {**means, "episodes": count, "steps": steps, "seconds": time.monotonic() - start}
+    seconds = time.monotonic() - start
+    return {**means, "episodes": len(episodes), "steps": steps, "seconds": seconds}
+
+
+class _Source:
+    """Mini-batches of demonstrations: whole episodes, or steps where the policy has no memory."""
+
+    def __init__(
+        self, policy: Policy, episodes: list[Demonstration], options: CloneOptions, stops: bool
+    ) -> None:
+        self._policy, self._episodes = policy, episodes
+        self._options, self._stops = options, stops
+        self._rows = None if policy.recurrent else Rows(episodes, options, stops)
+        self._total = len(episodes) if self._rows is None else len(self._rows)
+        self.count = self._total
+        if self._rows is not None and options.max_rows:
+            self.count = min(self.count, options.max_rows)
+        self.batches = -(-self.count // (options.batch if self._rows is None else options.rows))
+
+    def epoch(self, number: int) -> Iterator[tuple[int, Batch]]:
+        """Yield (episodes or steps, mini-batch)."""
+        order = np.random.default_rng([self._options.seed, number]).permutation(self._total)
+        for chosen in np.array_split(order[: self.count], self.batches):
+            if self._rows is not None:
+                yield len(chosen), self._rows.batch(self._policy, chosen)
+            else:
+                some = [self._episodes[k] for k in chosen]
+                yield len(chosen), make_batch(self._policy, some, self._options, self._stops)
 
 
 def _update(
     policy: Policy, batch: Batch, optimizer: torch.optim.Optimizer, options: CloneOptions
 ) -> np.ndarray:
-    action, value = losses(policy, batch)
+    action, value = losses(policy, batch, options)
     loss = action + options.value_coef * value
     if not torch.isfinite(loss):
-        raise UserError("the imitation loss is not finite; lower imitate.lr.")
+        raise UserError("the imitation loss is not finite; lower imitate.clone.lr.")
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(policy.parameters(), options.max_grad_norm)

@@ -27,6 +27,11 @@ _NOISE_MEMORY = 0.9
 """Correlation of the noise from one step to the next."""
 _WAIT_FOR_STOP = 5
 """Steps that the expert's stop is shown, and not carried out, before the episode ends with it."""
+_WAIT_FOR_RELEASE = 5
+"""Steps that the expert's release is shown, and not carried out, while nothing else moves."""
+_GRIP = 7
+_WAITS = 0.05
+"""The expert waits where none of its arm and base actions is larger."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ class _Recorder:
 
     def _expert_acts(self, skill: Skill) -> str:
         """Let the expert act to the end; return why it gave up."""
-        stops = 0
+        stops = releases = 0
         noise = np.zeros(self.task.layout.size)
         scale = self.options.noise * self.rng.random() * (self.rng.random() < 0.5)
         moving, quiet = self._moving(), int(self.rng.integers(self.options.noise_steps + 1))
@@ -186,8 +191,27 @@ class _Recorder:
                 action = label.copy()
                 action[-1] = 1.0 if stops >= _WAIT_FOR_STOP else -1.0
                 stops += 1
+            if releases < _WAIT_FOR_RELEASE and self._releases(label):
+                # One step in a hundred would hardly be learned. The expert is not asked again
+                # meanwhile: nothing moves.
+                action = label.copy()
+                action[_GRIP] = 1.0
+                while releases < _WAIT_FOR_RELEASE and not self.over:
+                    self._step(action, label)
+                    releases += 1
+                action = label
+                if self.over:
+                    break
             self._step(action, label)
         return ""
+
+    def _releases(self, label: np.ndarray) -> bool:
+        """Return whether the expert lets go of what is held and does nothing else."""
+        layout = self.task.layout
+        if not (layout.grip and layout.arm) or not self.observation.get("is_holding", [0])[0]:
+            return False
+        others = np.delete(label[: layout.size - layout.stop], _GRIP)
+        return bool(label[_GRIP] < 0 and np.abs(others).max() <= _WAITS)
 
     def _moving(self) -> np.ndarray:
         """Return (A,) 1 for arm and base, 0 for grip and stop."""

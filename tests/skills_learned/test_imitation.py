@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -5,12 +6,15 @@ import pytest
 import torch
 
 from skills.envs.single import SkillEnv
-from skills.imitation.cloning import CloneOptions, clone, losses, make_batch
+from skills.imitation.batches import Rows, label_weights, make_batch
+from skills.imitation.cloning import CloneOptions, clone, losses
 from skills.imitation.collect import CollectOptions, record_episode
 from skills.imitation.demonstrations import Demonstration, read_folder, shard_path, write_shard
+from skills.imitation.rounds import _new_policy
 from skills.learned.inference import NumpyPolicy
 from tests.skills_learned.nets import STATE, saved_policy, small_policy
 from tpsrl.errors import UserError
+from ver_trainer.config import NetConfig
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +86,7 @@ def test_shards_come_back_as_they_were(demonstrations, tmp_path):
 def test_packed_loss_is_the_loss_of_single_steps(demonstrations):
     policy, options = small_policy("navigate"), CloneOptions(stop_weight=3.0)
     batch = make_batch(policy, demonstrations[:3], options, stops=True)
-    found, value_loss = losses(policy, batch)
+    found, value_loss = losses(policy, batch, options)
     error, weight, value_error, steps = 0.0, 0.0, 0.0, 0
     for d in demonstrations[:3]:
         state, returns = policy.initial_state(1), d.returns(options.gamma)
@@ -104,10 +108,10 @@ def test_cloning_learns_and_goes_on_where_it_stopped(demonstrations, tmp_path, m
     options = CloneOptions(epochs=8, batch=1, lr=1e-2)
     whole, halved = small_policy("navigate"), small_policy("navigate")
     with torch.no_grad():
-        before = float(losses(whole, make_batch(whole, demonstrations, options, True))[0])
+        before = float(losses(whole, make_batch(whole, demonstrations, options, True), options)[0])
     clone(whole, demonstrations, options, tmp_path / "a.pt", True)
     with torch.no_grad():
-        after = float(losses(whole, make_batch(whole, demonstrations, options, True))[0])
+        after = float(losses(whole, make_batch(whole, demonstrations, options, True), options)[0])
     assert after < 0.8 * before
 
     import skills.imitation.cloning as module
@@ -134,3 +138,75 @@ def test_nothing_to_imitate_is_said(demonstrations, tmp_path):
     failed = [dataclasses.replace(demonstrations[0], success=False)]
     with pytest.raises(UserError, match="none of 1 demonstrations"):
         clone(small_policy("navigate"), failed, CloneOptions(), tmp_path / "x.pt", True)
+
+
+def memoryless(binary=()):
+    torch.manual_seed(1)
+    net = NetConfig(encoder="auto", mlp=[16], core="none", binary_actions=list(binary))
+    return _new_policy("pick", STATE, net)
+
+
+def invented(steps=6, length=10):
+    """An episode that waits in its first two steps, grips in the third and lets go in the last."""
+    rng = np.random.default_rng(0)
+    actions = rng.uniform(0.2, 1.0, (steps, length)).astype(np.float32)
+    actions[:2, [k for k in range(length) if k != 7]] = 0.01
+    actions[:, 7] = [-1, -1, 1, 1, 1, -1]
+    observations = {
+        "joint": rng.normal(size=(steps, 7)).astype(np.float32),
+        "is_holding": np.array([0, 0, 0, 1, 1, 1], np.float32)[:, None],
+        "obj_start_sensor": rng.normal(size=(steps, 3)).astype(np.float32),
+        "relative_resting_position": rng.normal(size=(steps, 3)).astype(np.float32),
+    }
+    one = np.ones(steps, np.float32)
+    return Demonstration(observations, actions, one, one, True, "success", 0, "0")
+
+
+def test_waiting_is_not_learned_and_rare_grips_count_more():
+    episode = invented()
+    plain = label_weights(episode, CloneOptions(), stops=False)
+    assert (plain == 1).all()
+    weights = label_weights(episode, CloneOptions(grip_weight=4.0, idle=0.05), stops=False)
+    others = [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    assert (weights[:2, others] == 0).all()
+    assert (weights[2:, others] == 1).all()
+    assert weights[:, 7].tolist() == [1, 1, 4, 1, 1, 4]
+
+
+def test_steps_without_memory_have_the_loss_of_whole_episodes():
+    episodes, policy = [invented(), dataclasses.replace(invented(), seed=1)], memoryless()
+    options = CloneOptions(grip_weight=4.0, idle=0.05, loss="huber", precision="float32")
+    rows = Rows(episodes, options, stops=False)
+    assert len(rows) == 12
+    shuffled = rows.batch(policy, np.random.default_rng(0).permutation(12))
+    whole = make_batch(policy, episodes, options, stops=False)
+    for a, b in zip(losses(policy, shuffled, options), losses(policy, whole, options), strict=True):
+        assert a.item() == pytest.approx(b.item(), rel=1e-5)
+
+
+def test_unlabelled_steps_are_no_rows():
+    episode = invented()
+    half = dataclasses.replace(episode, weights=np.array([0, 0, 0, 1, 1, 1], np.float32))
+    rows = Rows([half], CloneOptions(), stops=False)
+    batch = rows.batch(memoryless(), np.arange(3))
+    np.testing.assert_array_equal(batch.actions.numpy(), episode.actions[3:])
+
+
+def test_grip_is_learned_as_a_choice(tmp_path):
+    policy = memoryless(binary=[7])
+    options = CloneOptions(epochs=200, rows=3, lr=1e-2, loss="huber", grip_weight=3.0)
+    clone(policy, [invented()], options, tmp_path / "a.pt", False)
+    batch = make_batch(policy, [invented()], options, False)
+    with torch.no_grad():
+        distribution, _ = policy.distribution(batch.observations, batch.packing)
+    assert distribution.mode()[:, 7].tolist() == [-1, -1, 1, 1, 1, -1]
+
+
+def test_a_release_is_shown_before_it_is_carried_out():
+    with contextlib.closing(SkillEnv("place", **STATE)) as env:
+        found = [record_episode(env, seed, CollectOptions(noise=0.0)) for seed in range(3)]
+    assert any(d.success for d in found)
+    for d in found:
+        held = d.observations["is_holding"][:, 0] > 0.5
+        if d.success:
+            assert (d.actions[held, 7] < 0).sum() >= 5
