@@ -7,7 +7,6 @@ navigation by its own stop action, which counts within 2 m of the goal only (VER
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from skills.tasks.articulated import ArticulatedTask
 from skills.tasks.catalog import Actions, Contract, make_task
 from skills.tasks.goals import goal_for_call
 from skills.tasks.sensors import DEPTH, observe
-from skills.tasks.state import GoalRow, View, stack_goals
+from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
 from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
 
@@ -73,7 +72,7 @@ class LearnedSkill(Skill):
             UserError: the simulator has no depth picture of the policy's size.
         """
         self._policy.reset()
-        self._row = self._goal(sim, env_id, call)
+        self._row = goal_for_call(self.task, sim, env_id, call)
         self._stopped = self._left_start = False
         self._first_rest = np.asarray(self._view(sim).resting)[env_id]
         self._check_depth(sim)
@@ -112,15 +111,6 @@ class LearnedSkill(Skill):
     def _view(self, sim: Simulator) -> View:
         state = sim.state()
         return View(state, stack_goals([self._row] * sim.num_envs, state.base_pose))
-
-    def _goal(self, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
-        row = goal_for_call(self.task, sim, env_id, call)
-        held = int(sim.state().held_object[env_id])
-        if call.target is None or call.place != "start" or held != row.target:
-            return row
-        # "start" of something in the hand is where it lay at reset.
-        origin = np.asarray(sim.episode(env_id).objects[row.target].pos, dtype=np.float64)
-        return dataclasses.replace(row, position=origin)
 
     def _check_depth(self, sim: Simulator) -> None:
         if DEPTH not in self.task.sensors:

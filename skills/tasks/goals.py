@@ -17,7 +17,8 @@ from tpsrl.sim.door import Simulator
 def goal_for_call(task: Task, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
     """Return the goal of a skill that starts in the present state.
 
-    Learned policies use it when a plan calls them; environments when an episode starts.
+    Learned policies use it when a plan calls them; environments when an episode starts. For a
+    target that is held, ``place="start"`` is where it lay at reset (see :class:`SkillCall`).
 
     Args:
         task: of the called skill.
@@ -30,7 +31,7 @@ def goal_for_call(task: Task, sim: Simulator, env_id: int, call: SkillCall) -> G
     """
     row = GoalRow(start_pose=_row(sim.state().base_pose, env_id))
     if isinstance(task, ArticulatedTask):
-        return _articulated(task, sim, call.joint or task.joint_name, row)
+        return _articulated(task, sim, env_id, call.joint or task.joint_name, row)
     if task.name == "navigate" and call.target is None and call.joint is not None:
         joint, marker = joint_and_marker(sim, call.joint, "")
         return dataclasses.replace(
@@ -51,15 +52,23 @@ def _object(task: Task, sim: Simulator, env_id: int, call: SkillCall, row: GoalR
     else:
         start = _row(sim.state().object_pos, env_id)[index]
     wanted = np.asarray(target.goal_pos, dtype=np.float64)
-    if task.name == "navigate" and call.place != "goal":
+    held = int(sim.state().held_object[env_id]) == index
+    if held and call.place == "start":  # it goes back to where it lay
+        wanted = np.asarray(episode.objects[index].pos, dtype=np.float64)
+    elif task.name == "navigate" and call.place != "goal":
         wanted = start
     return dataclasses.replace(row, target=index, object_start=start, position=wanted)
 
 
-def _articulated(task: ArticulatedTask, sim: Simulator, name: str, row: GoalRow) -> GoalRow:
+def _articulated(
+    task: ArticulatedTask, sim: Simulator, env_id: int, name: str, row: GoalRow
+) -> GoalRow:
     wanted = task.marker_name if name == task.joint_name else ""
     joint, marker = joint_and_marker(sim, name, wanted)
-    return dataclasses.replace(row, joint=joint, marker=marker, joint_goal=task.goal)
+    where = _row(sim.state().marker_pos, env_id)[marker]
+    return dataclasses.replace(
+        row, joint=joint, marker=marker, joint_goal=task.goal, position=where
+    )
 
 
 def joint_and_marker(sim: Simulator, joint: str, marker: str) -> tuple[int, int]:

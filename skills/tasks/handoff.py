@@ -136,8 +136,6 @@ class _Recorded(Skill):
 def apply_start(sim: Simulator, env_id: int, start: HandoffStart, seed: int) -> None:
     """Load the episode of a start into a world and put everything where it was.
 
-    A held object is grasped anew at the tip of the cup, which may differ from how it was held.
-
     Raises:
         UserError: the engine lacks a joint of the file.
     """
@@ -158,7 +156,9 @@ def apply_start(sim: Simulator, env_id: int, start: HandoffStart, seed: int) -> 
             sim.set_object(index, pos, quat, env_id)
     sim.set_arm(start.arm_qpos[None], [env_id])
     if start.held_object >= 0:
-        sim.snap_object(start.held_object, env_id)
+        held = start.held_object
+        pose = np.concatenate([start.object_pos[held], start.object_quat[held]])
+        sim.snap_object(held, env_id, pose)
 
 
 def write_starts(path: str | Path, starts: Sequence[HandoffStart]) -> None:

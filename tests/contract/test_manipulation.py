@@ -63,6 +63,25 @@ def test_snap_holds_and_teleports_carry(sim: Simulator) -> None:
     assert sim.state().held_object[0] == -1
 
 
+def test_snap_to_a_pose_holds_the_object_there(sim: Simulator) -> None:
+    index = object_index(BOX)
+    sim.snap_object(index)
+    state = sim.state()
+    half = np.sqrt(0.5)
+    wanted = np.array([*(state.object_pos[0, index] + [0.02, 0.03, 0.0]), half, 0.0, 0.0, half])
+    sim.snap_object(index, pose=wanted)
+    state = sim.state()
+    assert state.held_object[0] == index
+    assert state.object_pos[0, index] == pytest.approx(wanted[:3], abs=1e-3)
+    assert state.object_quat[0, index] == pytest.approx(wanted[3:], abs=1e-3)
+    gap = np.linalg.norm(state.object_pos[0, index] - state.ee_pos[0])
+    run(sim, 10, grip=1.0, forward=0.3)
+    state = sim.state()
+    assert state.held_object[0] == index
+    now = np.linalg.norm(state.object_pos[0, index] - state.ee_pos[0])
+    assert now == pytest.approx(gap, abs=0.02)
+
+
 def test_a_hold_is_violated_when_the_object_is_torn_away(sim: Simulator) -> None:
     index = hold_box(sim)
     sim.set_object(index, sim.state().object_pos[0, index] + [0.6, 0.0, 0.3], UPRIGHT)

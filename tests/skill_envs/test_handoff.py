@@ -9,6 +9,8 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.interface import SkillCall
+from skills.tasks.catalog import TASKS
+from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import (
     StartRecorder,
     apply_start,
@@ -35,6 +37,8 @@ def test_round_trip(tmp_path, held):
         _worked(sim)
         if held >= 0:
             sim.snap_object(held)
+            tilted = [*(sim.state().object_pos[0, held] + [0.01, 0.02, 0.0]), 0.8, 0.6, 0.0, 0.0]
+            sim.snap_object(held, pose=tilted)
         before = sim.state()
         start = capture_start(sim, 0, SkillCall("place" if held == 0 else "pick", target=0))
         write_starts(tmp_path / "starts.npz", [start, start])
@@ -53,6 +57,25 @@ def test_round_trip(tmp_path, held):
     np.testing.assert_allclose(after.object_quat[0, order], before.object_quat[0], atol=1e-6)
     assert after.held_object[0] == (-1 if held < 0 else order[held])
     assert sim.episode().layout == "a"
+
+
+def test_a_held_target_is_wanted_where_it_lay():
+    with simulator() as sim:
+        sim.reset([episode()], [0])
+        index = sim.episode().targets[0].object_index
+        origin, goal = sim.episode().objects[index].pos, sim.episode().targets[0].goal_pos
+        sim.set_object(index, np.array([1.2, 0.2, 0.81]), np.array([1.0, 0, 0, 0]))
+        lies = goal_for_call(TASKS["navigate"], sim, 0, SkillCall("navigate", 0, "start"))
+        np.testing.assert_allclose(lies.position, [1.2, 0.2, 0.81], atol=1e-6)
+        sim.snap_object(index)
+        for skill, place, wanted in (
+            ("navigate", "start", origin),
+            ("place", "start", origin),
+            ("navigate", "goal", goal),
+            ("place", None, goal),
+        ):
+            row = goal_for_call(TASKS[skill], sim, 0, SkillCall(skill, 0, place))
+            np.testing.assert_allclose(row.position, wanted)
 
 
 def test_environment_begins_at_handoff_starts(tmp_path):

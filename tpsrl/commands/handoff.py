@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from tpsrl.assembly import AGENTS, EXECUTORS, SCENARIOS, SPLITS, all_cores
 from tpsrl.config import load
 from tpsrl.errors import UserError
-from tpsrl.sim.door import Simulator
 
 HELP = """Run the chain over episodes and keep the state in which every skill starts.
 
@@ -64,42 +61,6 @@ class _Job:
     path: Path
 
 
-class StartRecorder(Skill):
-    """A skill that notes in which state it is started.
-
-    Args:
-        skill: does the work.
-        starts: list to which states are added.
-    """
-
-    def __init__(self, skill: Skill, starts: list[Any]) -> None:
-        self.name, self.privileged = skill.name, skill.privileged
-        self._skill, self._starts = skill, starts
-
-    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
-        """See :meth:`Skill.reset`."""
-        from skills.tasks.handoff import capture_start
-
-        # A handle in the hand cannot be put back, and arm resets and waits are not trained.
-        holds_handle = int(sim.state().held_marker[env_id]) >= 0
-        if call.skill not in ("reset_arm", "wait") and not holds_handle:
-            self._starts.append(capture_start(sim, env_id, call))
-        self._skill.reset(sim, env_id, call, seed)
-
-    def act(self, sim: Simulator, env_id: int) -> Any:
-        """See :meth:`Skill.act`."""
-        return self._skill.act(sim, env_id)
-
-    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
-        """See :meth:`Skill.status`."""
-        return self._skill.status(sim, env_id)
-
-
-def recording(make: Callable[[SkillName], Skill], starts: list[Any]) -> Callable[..., Skill]:
-    """Return a skill factory whose skills note where they start."""
-    return lambda name: StartRecorder(make(name), starts)
-
-
 def run(overrides: list[str]) -> int:
     """Run the chain where it has not been run, and write all start states."""
     config = load(HandoffConfig, overrides)
@@ -143,13 +104,13 @@ def _collect(job: _Job) -> int:
     """Run the chain over some episodes, in a worker process; write and count their starts."""
     import numpy as np
 
-    from skills.tasks.handoff import write_starts
+    from skills.tasks.handoff import StartRecorder, write_starts
 
-    starts: list[Any] = []
+    recorder = StartRecorder()
     with job.spec.simulator.build() as sim:
         for number, episode in enumerate(job.episodes, job.first):
             agent = job.spec.agent.build()
-            agent.wrap_skills(lambda make: recording(make, starts))
+            agent.wrap_skills(recorder.wrap)
             seed = int(np.random.SeedSequence([job.spec.seed, number]).generate_state(1)[0])
             sim.reset([episode], [seed])
             agent.reset(sim, 0, episode, seed)
@@ -158,8 +119,8 @@ def _collect(job: _Job) -> int:
                 if action is None:
                     break
                 sim.step(action[None])
-    write_starts(job.path, starts)
-    return len(starts)
+    write_starts(job.path, recorder.starts)
+    return len(recorder.starts)
 
 
 def _check_same(parts: Path, described: Any, config: HandoffConfig) -> None:

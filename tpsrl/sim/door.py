@@ -310,8 +310,15 @@ class Simulator(ABC):
         """Teleport an object to (3,) ``pos`` and (4,) ``quat`` at rest."""
 
     @abstractmethod
-    def snap_object(self, index: int, env_id: int = 0) -> None:
-        """Teleport an object to the end effector and hold it (start of Place and Navigate)."""
+    def snap_object(self, index: int, env_id: int = 0, pose: Array | None = None) -> None:
+        """Teleport an object to the end effector and hold it (start of Place and Navigate).
+
+        Args:
+            index: of the object.
+            env_id: which world.
+            pose: (7,) world position and quaternion at which it is held; ``None`` puts its top
+                against the cup.
+        """
 
     @abstractmethod
     def release(self, env_ids: Sequence[int] | None = None) -> None:

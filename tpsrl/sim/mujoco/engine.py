@@ -212,9 +212,9 @@ class MujocoSimulator(Simulator):
         self._look(env_id)
         self._state = None
 
-    def snap_object(self, index: int, env_id: int = 0) -> None:
+    def snap_object(self, index: int, env_id: int = 0, pose: Any = None) -> None:
         """See :meth:`Simulator.snap_object`."""
-        self._worlds[env_id].snap(index)
+        self._worlds[env_id].snap(index, None if pose is None else np.asarray(pose, dtype=float))
         self._look(env_id)
         self._state = None
 

@@ -89,13 +89,17 @@ class Suction:
             body: of the object.
             half_height: half of its height, m.
         """
-        self.release()
         rotation = self._data.site_xmat[self._index.ee_site].reshape(3, 3)
         # The object's z axis points back along the cup's x axis.
         frame = np.stack([rotation[:, 2], rotation[:, 1], -rotation[:, 0]], axis=1)
         quat = np.empty(4)
         mujoco.mju_mat2Quat(quat, np.ascontiguousarray(frame).ravel())
         position = self._tip() + rotation[:, 0] * (half_height + 0.002)
+        self.hold_at(body, position, quat)
+
+    def hold_at(self, body: int, position: np.ndarray, quat: np.ndarray) -> None:
+        """Teleport an object to a world pose, (3,) and unit (4,), and hold it there."""
+        self.release()
         self._write(body, position, quat)
         mujoco.mj_kinematics(self._model, self._data)
         self._hold(body)

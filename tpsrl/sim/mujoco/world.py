@@ -162,12 +162,15 @@ class World:
         self._write_object(int(self.object_bodies[index]), pos, quat)
         mujoco.mj_forward(self.model, self.data)
 
-    def snap(self, index: int) -> None:
-        """Teleport an object under the cup, its top against it, and hold it."""
+    def snap(self, index: int, pose: np.ndarray | None = None) -> None:
+        """Teleport an object under the cup, its top against it or to a (7,) pose, and hold it."""
         assert self.episode is not None
-        half = self.types[self.episode.objects[index].type].half_size
         body = int(self.object_bodies[index])
-        self.suction.snap(body, half[2])
+        if pose is None:
+            half = self.types[self.episode.objects[index].type].half_size
+            self.suction.snap(body, half[2])
+        else:
+            self.suction.hold_at(body, pose[:3], pose[3:] / np.linalg.norm(pose[3:]))
         mujoco.mj_forward(self.model, self.data)
 
     def touches(self) -> bool:
