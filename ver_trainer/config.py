@@ -62,6 +62,7 @@ class NetConfig:
     mlp: list[int] = field(default_factory=lambda: [64, 64])
     activation: str = "tanh"
     image_features: int = 512
+    fusion: list[int] = field(default_factory=list)  # MLP on image features and vectors together
     width: int = 32  # resnet18: channels of the first stage
     core: str = "none"
     core_size: int = 512
@@ -70,6 +71,10 @@ class NetConfig:
     normalize_obs: bool = False
     std: str = "parameter"
     initial_std: float = 1.0
+    binary_actions: list[int] = field(default_factory=list)  # dimensions that are -1 or +1
+    binary_initial: float = 0.05  # probability of +1 at first
+    noise_correlation: float = 0.0  # of the exploration noise of successive steps
+    freeze_norm: bool = False  # keep the pretrained observation statistics
     compile: bool = False
 
 
@@ -95,6 +100,10 @@ class PPOConfig:
     max_sequence: int = 0  # 0: sequences as long as they come
     vtrace_rho: float = 1.0
     vtrace_c: float = 1.0
+    critic_warmup: int = 0  # updates in which only the critic learns
+    target_kl: float = 0.0  # > 0: an update ends when its approximate KL divergence is above
+    anchor_coef: float = 0.0  # of KL(pretrained policy || policy)
+    anchor_steps: int = 0  # steps in which anchor_coef falls to 0; 0: total_steps
 
 
 @dataclass
@@ -103,6 +112,7 @@ class OptimConfig:
 
     name: str = "adam"
     lr: float = 2.5e-4
+    critic_lr: float = 0.0  # of the critic's own parameters; 0: lr
     eps: float = 1e-5
     weight_decay: float = 0.0
     schedule: str = "cosine"
@@ -161,6 +171,12 @@ POSITIVE = (
     *("collect.num_envs", "collect.steps", "collect.envs_per_worker", "collect.threads"),
     *("collect.queue", "log.interval", "log.keep_checkpoints", "log.checkpoint_interval"),
 )
+
+NOT_NEGATIVE = (
+    *("ppo.critic_warmup", "ppo.target_kl", "ppo.anchor_coef", "ppo.anchor_steps"),
+    "optim.critic_lr",
+)
+OPEN_RANGES = {"net.binary_initial": (0.0, 1.0), "net.noise_correlation": (-1.0, 1.0)}
 
 # A run may be continued with other values of these.
 FREE_ON_RESUME = (
@@ -285,11 +301,28 @@ def validate(config: TrainConfig) -> None:
     for key in POSITIVE:
         if get(config, key) <= 0:
             raise ConfigError(f"'{key}' is {get(config, key)}: it must be greater than 0")
+    for key in NOT_NEGATIVE:
+        if get(config, key) < 0:
+            raise ConfigError(f"'{key}' is {get(config, key)}: it must not be negative")
+    for key, (low, high) in OPEN_RANGES.items():
+        if not low < get(config, key) < high:
+            raise ConfigError(f"'{key}' is {get(config, key)}: it must be between {low} and {high}")
     _validate_together(config)
+    _validate_pretrained(config)
+
+
+def _validate_pretrained(config: TrainConfig) -> None:
+    wanted = {
+        "ppo.anchor_coef": config.ppo.anchor_coef > 0,
+        "net.freeze_norm": config.net.freeze_norm,
+    }
+    for key, used in wanted.items():
+        if used and not config.pretrained:
+            raise ConfigError(f"'{key}' needs a pretrained policy: give pretrained=PATH")
 
 
 def _validate_together(config: TrainConfig) -> None:
-    collect, net = config.collect, config.net
+    collect = config.collect
     if collect.steps * collect.num_envs < config.ppo.mini_batches:
         raise ConfigError(
             f"ppo.mini_batches={config.ppo.mini_batches} is more than the "
@@ -304,11 +337,6 @@ def _validate_together(config: TrainConfig) -> None:
         raise ConfigError(
             "resume=exact needs collector=inline, since worker timing cannot be repeated: use "
             "collector=inline or resume=auto"
-        )
-    if net.separate_critic and net.core != "none":
-        raise ConfigError(
-            "net.separate_critic=true needs net.core=none: a recurrent core is shared by actor "
-            "and critic"
         )
     if max(collect.min_batch, collect.max_batch) > collect.num_envs:
         raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from ver_trainer.checkpoint import read_weights, save_weights
 from ver_trainer.config import NetConfig
 from ver_trainer.errors import CheckpointError, ConfigError
+from ver_trainer.nets.heads import GaussianHead
 from ver_trainer.nets.policy import Policy, make_policy, spec_from_dict, spec_to_dict
 
 PARTS = ("encoder", "core", "actor", "critic")
@@ -61,14 +63,17 @@ def load_pretrained(policy: Policy, path: str | Path, parts: list[str]) -> list[
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         raise ConfigError(f"pretrained_parts has '{unknown[0]}': use some of {', '.join(PARTS)}")
-    weights, _ = read_weights(Path(path))
+    weights, header = read_weights(Path(path))
+    _adapt(weights, header, policy)
     found = {_part(name) for name in weights}
     chosen = set(parts) or found
     absent = sorted(chosen - found)
     if absent:
         raise ConfigError(f"the pretrained weights '{path}' have no {absent[0]}: leave it out")
-    own = {k: v for k, v in policy.state_dict().items() if _part(k) in chosen}
-    theirs = {k: v for k, v in weights.items() if _part(k) in chosen}
+    copies = _critic_copies(policy, weights, chosen)
+    weights |= copies
+    own = {k: v for k, v in policy.state_dict().items() if _part(k) in chosen or k in copies}
+    theirs = {k: v for k, v in weights.items() if _part(k) in chosen or k in copies}
     wrong = [k for k in sorted(own.keys() | theirs.keys()) if _differs(own.get(k), theirs.get(k))]
     if wrong:
         name = wrong[0]
@@ -79,6 +84,36 @@ def load_pretrained(policy: Policy, path: str | Path, parts: list[str]) -> list[
         )
     policy.load_state_dict(theirs, strict=False)
     return sorted(chosen)
+
+
+def _critic_copies(
+    policy: Policy, weights: dict[str, Tensor], chosen: set[str]
+) -> dict[str, Tensor]:
+    """What a separate critic starts from where the file has none: the actor's own weights."""
+    copies = {}
+    for name in policy.state_dict():
+        source = name.removeprefix("critic_")
+        if name not in weights and source != name and source in weights:
+            copies[name] = weights[source].clone()
+    return {name: v for name, v in copies.items() if _part(name.removeprefix("critic_")) in chosen}
+
+
+def _adapt(weights: dict[str, Tensor], header: dict[str, Any], policy: Policy) -> None:
+    """Turns means of a normal head into log odds where ``policy`` chooses between -1 and +1.
+
+    A mean of -1 becomes the probability ``net.binary_initial`` of +1; signs stay.
+    """
+    head = policy.actor
+    size = policy.spec.action.size
+    if not isinstance(head, GaussianHead) or "actor.linear.bias" not in weights:
+        return
+    before = torch.zeros(size, dtype=torch.bool)
+    before[list(header.get("net", {}).get("binary_actions", []))] = True
+    rows = torch.nonzero(head.binary.cpu() & ~before).flatten()
+    initial = policy.config.binary_initial
+    for name in ("actor.linear.weight", "actor.linear.bias"):
+        if len(rows) and len(weights[name]) >= size:
+            weights[name][rows] *= math.log((1 - initial) / initial)
 
 
 def _part(name: str) -> str:
@@ -98,7 +133,7 @@ class InferencePolicy(nn.Module):
     """The policy as a function of tensors: deterministic actions within the environment's bounds.
 
     ``forward(obs_1, ..., obs_k, state)`` takes the observations in the order of ``names`` and the
-    recurrent state ``[n, state_size]`` (zeros at the start of an episode) and returns
+    recurrent state ``[n, policy.actor_state_size]`` (zeros at the start of an episode) and returns
     ``(action, next_state)``.
     """
 
@@ -125,11 +160,11 @@ class InferencePolicy(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """One deterministic step."""
         obs = dict(zip(self.names, inputs[:-1], strict=True))
-        step = self.policy.act(obs, inputs[-1], deterministic=True)
+        action, state = self.policy.act_mode(obs, inputs[-1])
         if not self.continuous:
-            return step.action + self.start, step.state
-        action = step.action * self.scale + self.centre
-        return torch.max(torch.min(action, self.high), self.low), step.state
+            return action + self.start, state
+        action = action * self.scale + self.centre
+        return torch.max(torch.min(action, self.high), self.low), state
 
 
 def example_inputs(policy: Policy, n: int = 2) -> tuple[Tensor, ...]:
@@ -137,7 +172,7 @@ def example_inputs(policy: Policy, n: int = 2) -> tuple[Tensor, ...]:
     types = {"uint8": torch.uint8, "float32": torch.float32}
     specs = policy.spec.observations.values()
     obs = [torch.zeros(n, *spec.shape, dtype=types[spec.dtype]) for spec in specs]
-    return (*obs, policy.initial_state(n))
+    return (*obs, torch.zeros(n, policy.actor_state_size))
 
 
 def export_policy(source: str | Path | Policy, path: str | Path) -> Path:

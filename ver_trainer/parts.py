@@ -19,6 +19,7 @@ from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.envs.spaces import EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import load_pretrained
+from ver_trainer.learner.anchor import Anchor
 from ver_trainer.learner.ppo import PPOLearner
 from ver_trainer.nets.policy import Policy, make_policy
 from ver_trainer.rollout.collector import Collector
@@ -106,6 +107,8 @@ def build(
         preempts = config.collect.preempt and group.size > 1 and scheme.preemption != "none"
         storage = make_storage(config, spec, policy, device, n, keep_stale=preempts)
         learner = make_learner(config, policy, group, rng)
+        if config.ppo.anchor_coef:
+            learner.anchor = Anchor(policy, config.ppo, n)
         collector = _make_collector(config, pool, storage, policy, generator, device)
     except BaseException:
         pool.close()

@@ -189,7 +189,7 @@ class Runner:
             stats = self._collect()
             begin = time.perf_counter()
             torch.set_num_threads(self.config.threads)
-            metrics = parts.learner.update(parts.storage, self._progress())
+            metrics = parts.learner.update(parts.storage, self._progress(), steps=self.steps)
             learn = time.perf_counter() - begin
             parts.storage.after_update()
             self._boundary = None
@@ -232,7 +232,7 @@ class Runner:
                     overlapped.publish(learner.policy, self.updates)
                     overlapped.resume()
                 begin = time.perf_counter()
-                metrics = learner.update(item.storage, self._progress(), item.behaviour)
+                metrics = learner.update(item.storage, self._progress(), item.behaviour, self.steps)
                 overlapped.give_back(item.storage)
                 if scheme.continuous:
                     overlapped.publish(learner.policy, self.updates)

@@ -70,6 +70,7 @@ class NumpyPolicy:
                 " cannot run inside a simulator process; use encoder cnn or mlp."
             )
         self.size = int(action["size"])
+        self._binary = [int(i) for i in self._net.get("binary_actions", ())]
         self._images = [name for name, shape in self.observations.items() if len(shape) == 3]
         self._vectors = [name for name, shape in self.observations.items() if len(shape) != 3]
         self._layers = self._net["core_layers"] if self._net["core"] == "lstm" else 0
@@ -89,6 +90,8 @@ class NumpyPolicy:
     def step(self, observations: dict[str, np.ndarray]) -> np.ndarray:
         """Return the (A,) float32 mean action, clipped to [-1, 1].
 
+        Dimensions that choose between -1 and +1 give the likelier of the two.
+
         Args:
             observations: name -> array without a batch axis.
         """
@@ -96,6 +99,7 @@ class NumpyPolicy:
         for layer in range(self._layers):
             features = self._lstm(features, layer)
         mean = self._affine("actor.linear", features)[: self.size]
+        mean[self._binary] = np.where(mean[self._binary] > 0, 1.0, -1.0)
         return np.clip(mean, -1.0, 1.0)
 
     def _affine(self, name: str, x: np.ndarray) -> np.ndarray:

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from ver_trainer.config import OptimConfig, PPOConfig
 from ver_trainer.distributed.group import Group
 from ver_trainer.errors import NonFiniteError
+from ver_trainer.learner.anchor import Anchor
 from ver_trainer.learner.entropy import EntropyCoefficient
-from ver_trainer.learner.lamb import Lamb, parameter_groups
+from ver_trainer.learner.optimizer import make_optimizer
 from ver_trainer.learner.schedule import learning_rate
-from ver_trainer.nets.policy import Policy
+from ver_trainer.nets.policy import Evaluation, Policy
 from ver_trainer.rollout.batch import MiniBatch, Rollout
 from ver_trainer.rollout.returns import vtrace
 from ver_trainer.rollout.sequences import pack
@@ -43,6 +44,7 @@ class PPOLearner:
         updates: rollouts learned from; the version number of the weights.
         delayed: if set (``htsrl``), gradients are computed at the weights that collected the
             rollout and applied to the current ones.
+        anchor: if set, a penalty for leaving the pretrained policy.
     """
 
     def __init__(
@@ -63,36 +65,28 @@ class PPOLearner:
         ).to(self.device)
         self.modules = nn.ModuleList([policy, self.coefficient])
         self.parameters = [p for p in self.modules.parameters() if p.requires_grad]
-        self.optimizer = self._make_optimizer()
+        names = policy.critic_names()
+        self._critic = [p for name, p in policy.named_parameters() if name in names]
+        self.optimizer = make_optimizer(policy, self.coefficient, optim)
         self.scaler = torch.amp.GradScaler(
             self.device.type, enabled=policy.precision == torch.float16
         )
         self.updates = 0
-        self.recurrent = policy.state_size > 0
+        self.recurrent = policy.recurrent
+        self.anchor: Anchor | None = None
         self.check_stop: Callable[[], None] = lambda: None
 
-    def _make_optimizer(self) -> torch.optim.Optimizer:
-        config = self.optim
-        if config.name == "lamb":
-            groups = parameter_groups(self.modules, config.lamb_rho, config.weight_decay)
-            groups = [g | {"params": [p for p in g["params"] if p.requires_grad]} for g in groups]
-            return Lamb(groups, lr=config.lr, eps=config.eps)
-        cls = torch.optim.AdamW if config.weight_decay else torch.optim.Adam
-        fused = self.device.type == "cuda"
-        return cls(
-            self.parameters,
-            lr=config.lr,
-            eps=config.eps,
-            weight_decay=config.weight_decay,
-            foreach=None if fused else True,
-            fused=fused or None,
-        )
+    @property
+    def warming_up(self) -> bool:
+        """Whether only the critic learns in this update."""
+        return self.updates < self.ppo.critic_warmup
 
     def update(
         self,
         storage: RolloutStorage,
         progress: float,
         behaviour: dict[str, Tensor] | None = None,
+        steps: int = 0,
     ) -> dict[str, float]:
         """Learns from the rollout in ``storage``.
 
@@ -100,6 +94,7 @@ class PPOLearner:
             storage: a finished rollout.
             progress: share of the training done, for the learning-rate schedule.
             behaviour: weights that collected the rollout (only with ``delayed``).
+            steps: environment steps done, for the anchor's weight.
 
         Returns:
             Means over mini-batches of losses and statistics.
@@ -115,20 +110,16 @@ class PPOLearner:
             rollout.compute_gae()
         if self.ppo.normalize_advantage:
             self._normalize(storage, rollout.rows)
+        if self.anchor is not None:
+            self.anchor.prepare(rollout, progress, steps)
         rate = self._set_rate(progress, len(rollout.rows))
-        sums: dict[str, Tensor] = {}
         shift = self._shift(behaviour)
-        count = 0
-        for _ in range(self.ppo.epochs):
-            for batch in rollout.mini_batches(self.ppo.mini_batches, self.rng):
-                stats = self._step(batch, shift)
-                count += 1
-                for name, value in stats.items():
-                    sums[name] = sums[name] + value if name in sums else value
+        sums, count = self._learn(rollout, shift)
         self._update_normalizers(storage, rollout.rows)
         lag = self.updates - storage.version[rollout.rows]
         self.updates += 1
         result = {name: float(value) / max(count, 1) for name, value in sums.items()}
+        result["gradient_steps"] = float(count)
         result |= {"lr": rate, "policy_lag": float(lag.mean()), "policy_lag_max": float(lag.max())}
         result["gradient_asynchrony"] = 1.0 if shift else 0.0
         result["stale_fraction"] = 1 - len(storage.fresh_rows()) / len(rollout.rows)
@@ -136,19 +127,38 @@ class PPOLearner:
         result["explained_variance"] = _explained(storage, rollout.rows)
         return result
 
+    def _learn(self, rollout: Rollout, shift: list[Tensor]) -> tuple[dict[str, Tensor], int]:
+        """Sums of the statistics over gradient steps, and their number."""
+        sums: dict[str, Tensor] = {}
+        count = 0
+        for _ in range(self.ppo.epochs):
+            for batch in rollout.mini_batches(self.ppo.mini_batches, self.rng):
+                stats = self._step(batch, shift, first=count == 0)
+                if stats is None:
+                    return sums, count
+                count += 1
+                for name, value in stats.items():
+                    sums[name] = sums[name] + value if name in sums else value
+        return sums, count
+
     def _set_rate(self, progress: float, rows: int) -> float:
         batch = rows * self.group.size // self.ppo.mini_batches
         rate = learning_rate(self.optim, progress, batch)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("lr_scale", 1.0)
         return rate
 
-    def _step(self, batch: MiniBatch, shift: list[Tensor]) -> dict[str, Tensor]:
+    def _step(self, batch: MiniBatch, shift: list[Tensor], first: bool) -> dict[str, Tensor] | None:
+        """One gradient step, or None if the policy has moved far enough in this update."""
         self.optimizer.zero_grad(set_to_none=False)
         with self._shifted(shift):
             losses = self.losses(batch)
-            self.scaler.scale(losses.total).backward()
-        for parameter in self.parameters:
+            if not first and self._too_far(losses.stats["approx_kl"]):
+                return None
+            # Nothing but the critic gets a gradient in warm-up, so the optimizer leaves it alone.
+            inputs = self._critic if self.warming_up else None
+            self.scaler.scale(losses.total).backward(inputs=inputs)
+        for parameter in self._critic if self.warming_up else self.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         self.group.average_gradients(self.parameters)
@@ -169,10 +179,17 @@ class PPOLearner:
         }
         return {name: value.detach() for name, value in detached.items()}
 
+    def _too_far(self, divergence: Tensor) -> bool:
+        if not self.ppo.target_kl:
+            return False
+        mean = self.group.sum_array(np.array([float(divergence)]))[0] / self.group.size
+        return bool(mean > self.ppo.target_kl)
+
     def losses(self, batch: MiniBatch) -> Losses:
         """Losses of one mini-batch; every row counts with its importance weight."""
         ppo = self.ppo
-        out = self.policy.evaluate(batch.obs, batch.action, batch.packing)
+        distribution, values = self.policy.distribution(batch.obs, batch.packing)
+        out = Evaluation(distribution.log_prob(batch.action), distribution.entropy(), values)
         ratio = torch.exp(out.log_prob - batch.log_prob)
         clipped = ratio.clamp(1 - ppo.clip, 1 + ppo.clip)
         gain = torch.min(ratio * batch.advantage, clipped * batch.advantage)
@@ -186,12 +203,17 @@ class PPOLearner:
         plain = out.entropy.mean()
         coefficient = self.coefficient.loss(plain)
         total = action + ppo.value_coef * value - self.coefficient.value() * entropy + coefficient
+        anchor = self.anchor.loss(distribution, batch) if self.anchor is not None else None
+        if self.anchor is not None and anchor is not None:
+            total = total + self.anchor.coefficient * anchor
         with torch.no_grad():
             stats = {
                 "clip_fraction": ((ratio - 1).abs() > ppo.clip).float().mean(),
                 "approx_kl": (ratio - 1 - (out.log_prob - batch.log_prob)).mean(),
                 "ratio_max": ratio.max(),
             }
+        if anchor is not None:
+            stats["anchor_kl"] = anchor.detach()
         return Losses(total, action, value, plain, coefficient, stats)
 
     def _check(self, losses: Losses, norm: Tensor) -> None:
@@ -225,7 +247,11 @@ class PPOLearner:
     @torch.no_grad()
     def _update_normalizers(self, storage: RolloutStorage, rows: np.ndarray) -> None:
         index = torch.from_numpy(rows).to(self.device)
+        if self.policy.config.freeze_norm:
+            return
         for encoder, norm in self.policy.normalizers():
+            if self.warming_up and encoder is self.policy.encoder:
+                continue  # new statistics would move the policy
             x = encoder.vector({key: storage.obs[key][index] for key in encoder.vectors})
             moments = torch.stack((x.sum(0), x.square().sum(0)))
             count = float(self.group.sum_array(np.array([float(len(rows))]))[0])
@@ -287,6 +313,7 @@ class PPOLearner:
             "coefficient": self.coefficient.state_dict(),
             "scaler": self.scaler.state_dict(),
             "updates": self.updates,
+            "anchor": None if self.anchor is None else self.anchor.state.clone(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -295,6 +322,8 @@ class PPOLearner:
         self.coefficient.load_state_dict(state["coefficient"])
         self.scaler.load_state_dict(state["scaler"])
         self.updates = int(state["updates"])
+        if self.anchor is not None and state.get("anchor") is not None:
+            self.anchor.state.copy_(state["anchor"])
 
 
 def _explained(storage: RolloutStorage, rows: np.ndarray) -> float:

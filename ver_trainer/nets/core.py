@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
+from ver_trainer.config import NetConfig
+
 
 @dataclass
 class Packing:
@@ -57,9 +59,13 @@ class LSTMCore(nn.Module):
 
     def sequence(self, features: Tensor, packing: Packing) -> Tensor:
         """All rows of a mini-batch in packed order; returns outputs in the same order."""
+        return self.unroll(features, packing)[0]
+
+    def unroll(self, features: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        """As :meth:`sequence`, with the states after each sequence ``[sequences, state_size]``."""
         packed = PackedSequence(features, packing.batch_sizes)
-        output, _ = self.lstm(packed, self._split(packing.state))
-        return output.data
+        output, last = self.lstm(packed, self._split(packing.state))
+        return output.data, torch.cat([x.transpose(0, 1).flatten(1) for x in last], dim=-1)
 
     def _split(self, state: Tensor) -> tuple[Tensor, Tensor]:
         shaped = state.view(state.shape[0], 2, self.lstm.num_layers, self.lstm.hidden_size)
@@ -84,3 +90,14 @@ class NoCore(nn.Module):
         """Returns the features unchanged."""
         del packing
         return features
+
+    def unroll(self, features: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        """Returns features and (empty) states unchanged."""
+        return features, packing.state
+
+
+def make_core(config: NetConfig, inputs: int) -> LSTMCore | NoCore:
+    """Makes the core that ``net.core`` names."""
+    if config.core == "lstm":
+        return LSTMCore(inputs, config.core_size, config.core_layers)
+    return NoCore(inputs)

@@ -7,9 +7,13 @@ pass, so the two distributions needed are written out here.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ver_trainer.errors import ConfigError
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -37,6 +41,14 @@ class Categorical:
         """Entropy ``[n]`` in nats."""
         return -(self.log_probs.exp() * self.log_probs).sum(-1)
 
+    def flat(self) -> Tensor:
+        """The parameters as one row per action ``[n, choices]``: see :meth:`divergence`."""
+        return self.log_probs
+
+    def divergence(self, reference: Tensor) -> Tensor:
+        """KL(reference || self) ``[n]`` in nats; ``reference`` is another's :meth:`flat`."""
+        return (reference.exp() * (reference - self.log_probs)).sum(-1)
+
 
 class DiagonalGaussian:
     """Independent normal distributions, one per action dimension."""
@@ -44,9 +56,10 @@ class DiagonalGaussian:
     def __init__(self, mean: Tensor, log_std: Tensor) -> None:
         self.mean, self.log_std = mean, log_std
 
-    def sample(self, generator: torch.Generator | None) -> Tensor:
-        """Draws actions ``[n, size]``."""
-        noise = torch.empty_like(self.mean).normal_(generator=generator)
+    def sample(self, generator: torch.Generator | None, noise: Tensor | None = None) -> Tensor:
+        """Draws actions ``[n, size]``, from standard normal ``noise`` of that shape if given."""
+        if noise is None:
+            noise = torch.empty_like(self.mean).normal_(generator=generator)
         return self.mean + noise * self.log_std.exp()
 
     def mode(self) -> Tensor:
@@ -61,6 +74,69 @@ class DiagonalGaussian:
     def entropy(self) -> Tensor:
         """Differential entropy ``[n]`` in nats, summed over dimensions."""
         return (self.log_std + 0.5 + 0.5 * _LOG_2PI).expand_as(self.mean).sum(-1)
+
+    def flat(self) -> Tensor:
+        """The parameters as one row per action ``[n, 2 * size]``: see :meth:`divergence`."""
+        return torch.cat((self.mean, self.log_std.expand_as(self.mean)), dim=-1)
+
+    def divergence(self, reference: Tensor) -> Tensor:
+        """KL(reference || self) ``[n]`` in nats; ``reference`` is another's :meth:`flat`."""
+        return self._divergences(reference).sum(-1)
+
+    def _divergences(self, reference: Tensor) -> Tensor:
+        mean, log_std = reference.chunk(2, dim=-1)
+        distance = (mean - self.mean).square() + torch.exp(2 * log_std)
+        return self.log_std - log_std + 0.5 * distance * torch.exp(-2 * self.log_std) - 0.5
+
+
+class MixedActions(DiagonalGaussian):
+    """Normal distributions, but for some dimensions a choice between -1 and +1.
+
+    ``output`` ``[n, size]`` is the mean of a normal dimension and the log odds of +1 of a binary
+    one; ``binary`` is a bool mask ``[size]``.
+    """
+
+    def __init__(self, output: Tensor, log_std: Tensor, binary: Tensor) -> None:
+        super().__init__(torch.where(binary, torch.tanh(output / 2), output), log_std)
+        self.output, self.binary = output, binary
+
+    def sample(self, generator: torch.Generator | None, noise: Tensor | None = None) -> Tensor:
+        """Draws actions ``[n, size]``; ``noise`` is that of the normal dimensions."""
+        normal = super().sample(generator, noise)
+        uniform = torch.empty_like(self.output).uniform_(generator=generator)
+        return torch.where(self.binary, _sign(torch.sigmoid(self.output) - uniform), normal)
+
+    def mode(self) -> Tensor:
+        """The mean, and the likelier one of -1 and +1."""
+        return torch.where(self.binary, _sign(self.output), self.output)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Log probabilities ``[n]``, densities of the normal dimensions included."""
+        z = (action - self.mean) * torch.exp(-self.log_std)
+        normal = -0.5 * z * z - self.log_std - 0.5 * _LOG_2PI
+        choice = F.logsigmoid(_sign(action) * self.output)
+        return torch.where(self.binary, choice, normal).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """Entropy ``[n]`` in nats, summed over dimensions."""
+        normal = (self.log_std + 0.5 + 0.5 * _LOG_2PI).expand_as(self.mean)
+        choice = F.softplus(self.output) - self.output * torch.sigmoid(self.output)
+        return torch.where(self.binary, choice, normal).sum(-1)
+
+    def flat(self) -> Tensor:
+        """The parameters as one row per action ``[n, 2 * size]``."""
+        return torch.cat((self.output, self.log_std.expand_as(self.mean)), dim=-1)
+
+    def _divergences(self, reference: Tensor) -> Tensor:
+        logit = reference.chunk(2, dim=-1)[0]
+        choice = F.softplus(self.output) - F.softplus(logit)
+        choice = choice + torch.sigmoid(logit) * (logit - self.output)
+        return torch.where(self.binary, choice, super()._divergences(reference))
+
+
+def _sign(x: Tensor) -> Tensor:
+    """+1 where ``x`` is positive, else -1."""
+    return (x > 0).to(x.dtype) * 2 - 1
 
 
 class CategoricalHead(nn.Module):
@@ -78,21 +154,53 @@ class CategoricalHead(nn.Module):
 
 
 class GaussianHead(nn.Module):
-    """Linear layer to means; the standard deviation is a parameter or a second output."""
+    """Linear layer to means; the standard deviation is a parameter or a second output.
 
-    def __init__(self, inputs: int, size: int, std: str, initial_std: float) -> None:
+    The dimensions in ``binary`` (negative numbers count from the end) choose between -1 and +1
+    instead, at first +1 with probability ``initial``; their output is the log odds.
+
+    Raises:
+        ConfigError: ``binary`` has a dimension that the action does not have.
+    """
+
+    binary: Tensor
+
+    def __init__(
+        self,
+        inputs: int,
+        size: int,
+        std: str,
+        initial_std: float,
+        binary: Sequence[int] = (),
+        initial: float = 0.05,
+    ) -> None:
         super().__init__()
         self.size, self.state_std = size, std == "state"
         self.linear = nn.Linear(inputs, size * 2 if self.state_std else size)
         nn.init.orthogonal_(self.linear.weight, 0.01)
         nn.init.zeros_(self.linear.bias)
         self.log_std = nn.Parameter(torch.full((size,), math.log(initial_std)))
+        mask = torch.zeros(size, dtype=torch.bool)
+        for index in binary:
+            if not -size <= index < size:
+                raise ConfigError(
+                    f"net.binary_actions has {index}, but the action has {size} dimensions: use "
+                    f"numbers from {-size} to {size - 1}"
+                )
+            mask[index] = True
+        self.register_buffer("binary", mask, persistent=False)
+        self.has_binary = bool(mask.any())
+        with torch.no_grad():
+            self.linear.bias[:size][mask] = math.log(initial / (1 - initial))
 
     def forward(self, features: Tensor) -> DiagonalGaussian:
         """Features ``[n, inputs]`` to a distribution over actions ``[n, size]``."""
         output = self.linear(features)
-        log_std = self.log_std
+        log_std: Tensor = self.log_std
         if self.state_std:
             output, offset = output.split(self.size, dim=-1)
             log_std = log_std + offset
-        return DiagonalGaussian(output, log_std.clamp(-10.0, 1.0))
+        log_std = log_std.clamp(-10.0, 1.0)
+        if self.has_binary:
+            return MixedActions(output, log_std, self.binary)
+        return DiagonalGaussian(output, log_std)

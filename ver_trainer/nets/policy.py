@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from ver_trainer.config import NetConfig
 from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec
-from ver_trainer.nets.core import LSTMCore, NoCore, Packing
+from ver_trainer.errors import ConfigError
+from ver_trainer.nets.core import Packing, make_core
 from ver_trainer.nets.encoder import Encoder
 from ver_trainer.nets.heads import Categorical, CategoricalHead, DiagonalGaussian, GaussianHead
 
@@ -38,7 +40,12 @@ class Policy(nn.Module):
     """Actor-critic network over a flat dictionary of observations.
 
     The recurrent state is one flat float row per environment (``state_size`` may be 0); zeros mean
-    the start of an episode.
+    the start of an episode. It holds the state of the actor's core (the first
+    ``actor_state_size`` entries), then that of a separate critic's core, then the exploration
+    noise of the last step where ``net.noise_correlation`` wants it remembered.
+
+    Raises:
+        ConfigError: an option of ``net`` that does not fit the action space.
     """
 
     def __init__(self, spec: EnvSpec, config: NetConfig, precision: str = "float32") -> None:
@@ -48,27 +55,35 @@ class Policy(nn.Module):
         self.encoder = Encoder(spec.observations, config)
         self.critic_encoder = Encoder(spec.observations, config) if config.separate_critic else None
         inputs = self.encoder.out_features
-        self.core: LSTMCore | NoCore = (
-            LSTMCore(inputs, config.core_size, config.core_layers)
-            if config.core == "lstm"
-            else NoCore(inputs)
-        )
+        self.core = make_core(config, inputs)
+        self.critic_core = make_core(config, inputs) if config.separate_critic else None
         features = self.core.out_features
-        self.actor: CategoricalHead | GaussianHead = (
-            CategoricalHead(features, spec.action.size)
-            if spec.action.kind == "discrete"
-            else GaussianHead(features, spec.action.size, config.std, config.initial_std)
-        )
+        self.actor = _make_actor(spec.action, config, features)
         self.critic = nn.Linear(features, 1)
         nn.init.orthogonal_(self.critic.weight, 1.0)
         nn.init.zeros_(self.critic.bias)
+        self._sizes = [
+            self.core.state_size,
+            self.critic_core.state_size if self.critic_core is not None else 0,
+            spec.action.size if config.noise_correlation else 0,
+        ]
         if config.compile:
             self.encoder.compile()
 
     @property
     def state_size(self) -> int:
         """Entries of the recurrent state of one environment."""
-        return self.core.state_size
+        return sum(self._sizes)
+
+    @property
+    def actor_state_size(self) -> int:
+        """Entries of the recurrent state that the deterministic policy needs."""
+        return self._sizes[0]
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether actions or values depend on earlier observations of the episode."""
+        return self._sizes[0] > 0
 
     def initial_state(self, n: int, device: torch.device | str = "cpu") -> Tensor:
         """State of ``n`` environments at the start of an episode: zeros."""
@@ -89,16 +104,42 @@ class Policy(nn.Module):
             generator: source of the sampling noise.
             deterministic: take the mode instead of a sample.
         """
-        features, next_state = self.core.step(self._encode(obs), state)
+        own, others, noise = state.split(self._sizes, dim=-1)
+        features, own = self.core.step(self._run(self.encoder, obs), own)
         distribution = self.actor(features)
-        action = distribution.mode() if deterministic else distribution.sample(generator)
-        value = self._value(obs, features)
-        return PolicyStep(action, distribution.log_prob(action), value, next_state)
+        if deterministic:
+            action = distribution.mode()
+        elif noise.shape[1]:
+            noise = self._correlated(noise, generator)
+            action = distribution.sample(generator, noise)
+        else:
+            action = distribution.sample(generator)
+        features, others = self._critic_step(obs, features, others)
+        value = self.critic(features).squeeze(-1)
+        following = torch.cat((own, others, noise), dim=-1) if sum(self._sizes[1:]) else own
+        return PolicyStep(action, distribution.log_prob(action), value, following)
+
+    def act_mode(self, obs: dict[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
+        """The deterministic policy alone.
+
+        Args:
+            obs: name to ``[n, *shape]``.
+            state: ``[n, actor_state_size]``.
+
+        Returns:
+            Actions and next state.
+        """
+        features, state = self.core.step(self._run(self.encoder, obs), state)
+        return self.actor(features).mode(), state
 
     def value(self, obs: dict[str, Tensor], state: Tensor) -> Tensor:
         """State values ``[n]``."""
-        features, _ = self.core.step(self._encode(obs), state)
-        return self._value(obs, features)
+        own, others, _ = state.split(self._sizes, dim=-1)
+        features = others
+        if self.critic_encoder is None:
+            features, _ = self.core.step(self._run(self.encoder, obs), own)
+        features, _ = self._critic_step(obs, features, others)
+        return self.critic(features).squeeze(-1)
 
     def evaluate(self, obs: dict[str, Tensor], action: Tensor, packing: Packing) -> Evaluation:
         """Evaluates the rows of a mini-batch, which are in packed order."""
@@ -109,29 +150,77 @@ class Policy(nn.Module):
         self, obs: dict[str, Tensor], packing: Packing
     ) -> tuple[Categorical | DiagonalGaussian, Tensor]:
         """Action distribution and values for the rows of a mini-batch in packed order."""
-        features = self.core.sequence(self._encode(obs), packing)
-        return self.actor(features), self._value(obs, features)
+        own, others, _ = packing.state.split(self._sizes, dim=-1)
+        features = self.core.sequence(
+            self._run(self.encoder, obs), Packing(packing.batch_sizes, own)
+        )
+        distribution = self.actor(features)
+        if self.critic_core is not None:
+            features = self._run(self.critic_encoder, obs)
+            features = self.critic_core.sequence(features, Packing(packing.batch_sizes, others))
+        return distribution, self.critic(features).squeeze(-1)
 
-    def _encode(self, obs: dict[str, Tensor]) -> Tensor:
-        return self._run(self.encoder, obs)
+    def actor_pass(
+        self, obs: dict[str, Tensor], packing: Packing
+    ) -> tuple[Categorical | DiagonalGaussian, Tensor]:
+        """Action distribution for rows in packed order, and the states after each sequence.
 
-    def _run(self, encoder: nn.Module, obs: dict[str, Tensor]) -> Tensor:
+        ``packing.state`` and the result are ``[sequences, actor_state_size]``.
+        """
+        features, last = self.core.unroll(self._run(self.encoder, obs), packing)
+        return self.actor(features), last
+
+    def critic_names(self) -> set[str]:
+        """Names of the parameters that the actor does not use."""
+        return {name for name, _ in self.named_parameters() if name.startswith("critic")}
+
+    def _run(self, encoder: nn.Module | None, obs: dict[str, Tensor]) -> Tensor:
+        assert encoder is not None
         if self.precision == torch.float32:
             return encoder(obs)
         device = next(iter(obs.values())).device.type
         with torch.autocast(device, self.precision):
             return encoder(obs).float()
 
-    def _value(self, obs: dict[str, Tensor], features: Tensor) -> Tensor:
-        if self.critic_encoder is not None:
-            features = self._run(self.critic_encoder, obs)
-        return self.critic(features).squeeze(-1)
+    def _critic_step(
+        self, obs: dict[str, Tensor], features: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        if self.critic_core is None:
+            return features, state
+        return self.critic_core.step(self._run(self.critic_encoder, obs), state)
+
+    def _correlated(self, noise: Tensor, generator: torch.Generator | None) -> Tensor:
+        """First-order autoregressive noise: standard normal at every single step."""
+        rho = self.config.noise_correlation
+        fresh = torch.empty_like(noise).normal_(generator=generator)
+        mixed = rho * noise + math.sqrt(1 - rho * rho) * fresh
+        return torch.where((noise == 0).all(-1, keepdim=True), fresh, mixed)
 
     @torch.no_grad()
     def normalizers(self) -> list[tuple[Encoder, Any]]:
         """Encoders with running observation statistics, and these statistics."""
         encoders = [self.encoder, self.critic_encoder]
         return [(e, e.norm) for e in encoders if e is not None and e.norm is not None]
+
+
+def _make_actor(
+    action: ActionSpec, config: NetConfig, features: int
+) -> CategoricalHead | GaussianHead:
+    if action.kind != "discrete":
+        return GaussianHead(
+            features,
+            action.size,
+            config.std,
+            config.initial_std,
+            config.binary_actions,
+            config.binary_initial,
+        )
+    for name in ("binary_actions", "noise_correlation"):
+        if getattr(config, name):
+            raise ConfigError(
+                f"net.{name} is for Box actions, and this environment's are discrete: leave it out"
+            )
+    return CategoricalHead(features, action.size)
 
 
 def make_policy(
