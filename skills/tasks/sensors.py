@@ -21,6 +21,7 @@ SIZES = {
     "obj_goal_sensor": 3,
     "goal_to_agent_gps_compass": 2,
     "marker_rel_pos": 3,
+    "marker_start_sensor": 3,
     "marker_js": 1,
     "pointgoal_with_gps_compass": 2,
     "gps": 2,
@@ -70,6 +71,11 @@ def marker_rel_pos(view: View) -> Array:
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.marker_pos)
 
 
+def marker_start_sensor(view: View) -> Array:
+    """Where the handle was when the skill began, in the end effector's frame, m."""
+    return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.position)
+
+
 def marker_js(view: View) -> Array:
     """Position of the furniture joint, m or rad."""
     return view.joint_pos[:, None]
@@ -95,6 +101,7 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "obj_goal_sensor": obj_goal_sensor,
     "goal_to_agent_gps_compass": goal_to_agent_gps_compass,
     "marker_rel_pos": marker_rel_pos,
+    "marker_start_sensor": marker_start_sensor,
     "marker_js": marker_js,
     "pointgoal_with_gps_compass": goal_to_agent_gps_compass,
     "gps": gps,

@@ -49,7 +49,8 @@ class Goal:
     Attributes:
         target: (n,) int64, index into the episode's objects.
         object_start: (n, 3) float64, where that object lay when the skill began.
-        position: (n, 3) float64, where the object or the robot is wanted.
+        position: (n, 3) float64, where the object or the robot is wanted; for Open and Close where
+            the handle was when the skill began.
         joint: (n,) int64, furniture joint.
         joint_goal: (n,) float64, its wanted position, m or rad.
         marker: (n,) int64, handle of that joint.
