@@ -32,12 +32,18 @@ class ComfortField:
         goal: (2,) a free point.
         start: (2,) must lie inside the grid.
         extent: (2, 2) corners of the region looked at, m.
+        radius: if positive, every free point within it is a goal and ``goal`` need not be free, m.
     """
 
     def __init__(
-        self, navigation: Navigation, goal: np.ndarray, start: np.ndarray, extent: np.ndarray
+        self,
+        navigation: Navigation,
+        goal: np.ndarray,
+        start: np.ndarray,
+        extent: np.ndarray,
+        radius: float = 0.0,
     ) -> None:
-        self.navigation, self.goal = navigation, goal
+        self.navigation, self.goal, self.radius = navigation, goal, radius
         self._low = np.minimum(extent[0], np.minimum(goal, start)) - 0.3
         high = np.maximum(extent[1], np.maximum(goal, start)) + 0.3
         self._shape = np.ceil((high - self._low) / _RESOLUTION).astype(int) + 1
@@ -47,16 +53,18 @@ class ComfortField:
         room = ndimage.distance_transform_edt(free) * _RESOLUTION
         speed = np.clip(room / _COMFORT, _SLOWEST, 1.0)
         gap = np.linalg.norm(nodes - goal, axis=-1)
-        near = gap <= 1.5 * _RESOLUTION
+        edge = radius if radius > 0.0 else 1.5 * _RESOLUTION
+        near = (gap <= edge) & (free | (radius <= 0.0))
         blocked = ~(free | near)
-        phi = np.ma.MaskedArray(gap - 1.5 * _RESOLUTION, blocked)
+        phi = np.ma.MaskedArray(gap - edge, blocked)
         time = skfmm.travel_time(phi, np.where(blocked, 1.0, speed), dx=_RESOLUTION)
         self._time = np.where(blocked, np.inf, np.ma.filled(time, np.inf))
         self._time[near] = 0.0
 
     def lookahead(self, here: np.ndarray, distance: float) -> np.ndarray | None:
         """Return a (2,) point ahead on the best path, straight in sight, ``None`` if cut off."""
-        if self._sees(here, self.goal) and np.linalg.norm(self.goal - here) <= distance:
+        gap = np.linalg.norm(self.goal - here)
+        if self.radius <= 0.0 and gap <= distance and self._sees(here, self.goal):
             return self.goal
         node = self._enter(here)
         if node is None:
