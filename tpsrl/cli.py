@@ -15,6 +15,7 @@ COMMANDS = {
     "setup": "check this machine, install missing OpenGL libraries",
     "demo": "record a video of each scenario and a small evaluation",
     "episodes": "generate and check episodes of a scenario",
+    "scenes": "apartments as a Habitat scene dataset, out and in",
     "plan": "show and draw the task plan of an episode",
     "eval": "run an agent over episodes: table, figure, JSON",
     "record": "record a video of one episode",

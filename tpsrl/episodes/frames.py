@@ -40,6 +40,16 @@ def to_habitat(pos: np.ndarray, quat: np.ndarray) -> np.ndarray:
     return out
 
 
+def points_from_habitat(points: np.ndarray) -> np.ndarray:
+    """Turn (..., 3) points or directions from y up to z up."""
+    return np.asarray(points, dtype=np.float64) @ _Z_UP_FROM_Y_UP.T
+
+
+def points_to_habitat(points: np.ndarray) -> np.ndarray:
+    """Inverse of `points_from_habitat`."""
+    return np.asarray(points, dtype=np.float64) @ _Z_UP_FROM_Y_UP
+
+
 def start_from_habitat(position: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """(3,) position and (4,) ``xyzw`` rotation about y to (3,) x, y, yaw."""
     yaw = 2.0 * np.arctan2(rotation[1], rotation[3])

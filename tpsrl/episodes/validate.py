@@ -45,28 +45,29 @@ def validate(episode: Episode, apartment: Apartment, object_types: Collection[st
 
 
 def _check_joints(episode: Episode, apartment: Apartment, where: str) -> None:
-    upper = {
-        f"{f.name}/{link.name}": link.joint.upper
+    limits = {
+        f"{f.name}/{link.name}": (link.joint.lower, link.joint.upper)
         for f in apartment.furniture
         for link in f.links
         if link.joint is not None
     }
     for joint, value in episode.joints.items():
-        if joint not in upper:
+        if joint not in limits:
             raise UserError(
                 f"{where}: field 'ao_states' names the unknown joint '{joint}'"
-                + nearest(joint, upper)
+                + nearest(joint, limits)
             )
-        if not -_TOLERANCE <= value <= upper[joint] + _TOLERANCE:
+        low, high = limits[joint]
+        if not low - _TOLERANCE <= value <= high + _TOLERANCE:
             raise UserError(
                 f"{where}: field 'ao_states' puts joint '{joint}' at {value:g}, outside"
-                f" its range 0 to {upper[joint]:g}"
+                f" its range {low:g} to {high:g}"
             )
     for name, (joint, _) in episode.markers.items():
-        if joint not in upper:
+        if joint not in limits:
             raise UserError(
                 f"{where}: field 'markers' puts '{name}' on the unknown joint '{joint}'"
-                + nearest(joint, upper)
+                + nearest(joint, limits)
             )
 
 

@@ -51,6 +51,7 @@ class Joint:
         axis: in the link frame.
         upper: largest position.
         damping, friction: N s/m and N (slide), N m s/rad and N m (hinge).
+        lower: smallest position, below 0 only for doors that swing both ways.
     """
 
     kind: Literal["slide", "hinge"]
@@ -58,6 +59,7 @@ class Joint:
     upper: float
     damping: float = 5.0
     friction: float = 0.5
+    lower: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""``tpsrl scenes``: apartments and objects as a Habitat scene dataset, out and in."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tpsrl.assembly import SCENARIOS
+from tpsrl.config import load
+from tpsrl.errors import UserError, nearest
+
+HELP = """Write the apartments as a Habitat scene dataset, or read one and say what is in it.
+
+  tpsrl scenes export format=habitat out=DIR      stage, furniture, objects, layouts, val episodes
+                                                  and Fetch, so that Habitat needs no downloads
+  tpsrl scenes check path=DIR [data=FILE]         read ReplicaCAD, YCB or an export, as
+                                                  'tpsrl eval data=replica_cad path=DIR' will"""
+
+
+@dataclass
+class ScenesConfig:
+    """Keys of ``tpsrl scenes``."""
+
+    format: str = field(default="habitat", metadata={"help": "export: of what program",
+                                                     "choices": ["habitat"]})  # fmt: skip
+    out: Path = field(
+        default=Path("outputs/habitat"), metadata={"help": "export: folder of the dataset"}
+    )
+    robot: bool = field(default=True, metadata={"help": "export: write Fetch's URDF, too"})
+    episodes: bool = field(
+        default=True, metadata={"help": "export: write the shipped val episodes, too"}
+    )
+    path: Path | None = field(
+        default=None, metadata={"help": "check: folder with a .scene_dataset_config.json"}
+    )
+    data: Path | None = field(default=None, metadata={"help": "check: episode file to play there"})
+
+
+CONFIG = ScenesConfig
+VERBS = ("export", "check")
+
+
+def run(overrides: list[str]) -> int:
+    """Export or check a dataset."""
+    if not overrides or overrides[0] not in VERBS:
+        given = f"'{overrides[0]}'" if overrides else "nothing"
+        raise UserError(f"tpsrl scenes got {given}{nearest((overrides or [''])[0], VERBS)}")
+    config = load(ScenesConfig, overrides[1:])
+    return _export(config) if overrides[0] == "export" else _check(config)
+
+
+def _export(config: ScenesConfig) -> int:
+    from tpsrl.data.export.dataset import export_dataset
+    from tpsrl.episodes.shipped import load_shipped
+    from tpsrl.scenes.apartment import load_apartment
+    from tpsrl.scenes.objects import object_types
+
+    started = time.monotonic()
+    chosen = {}
+    if config.episodes:
+        chosen = {f"{name}_val": load_shipped(name) for name in SCENARIOS}
+    apartment, types = load_apartment(), object_types()
+    files = export_dataset(config.out, apartment, types, chosen, config.robot)
+    megabytes = sum(path.stat().st_size for path in files) / 1e6
+    print(
+        f"{config.out}: {len(apartment.layouts)} layouts, {len(apartment.furniture)} pieces of"
+        f" furniture, {len(types)} objects, {sum(map(len, chosen.values()))} episodes;"
+        f" {len(files)} files, {megabytes:.1f} MB in {time.monotonic() - started:.0f} s"
+    )
+    return 0
+
+
+def _check(config: ScenesConfig) -> int:
+    if config.path is None:
+        raise UserError("tpsrl scenes check needs path=DIR, the folder of a scene dataset")
+    raise UserError("reading is not there yet")

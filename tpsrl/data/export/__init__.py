@@ -1,0 +1,1 @@
+"""Writes apartments, objects, episodes and the robot as a Habitat scene dataset."""

@@ -1,0 +1,1 @@
+"""Reads Habitat scene datasets (ReplicaCAD, YCB, our own exports) into tpsrl's descriptions."""
