@@ -192,7 +192,7 @@ def _moving_link(
         type=kind.mjJNT_SLIDE if link.joint.kind == "slide" else kind.mjJNT_HINGE,
         axis=link.joint.axis,
         limited=1,
-        range=(0.0, link.joint.upper),
+        range=(link.joint.lower, link.joint.upper),
         damping=link.joint.damping,
         frictionloss=link.joint.friction,
         armature=0.05,
