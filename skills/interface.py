@@ -18,6 +18,7 @@ SkillName = Literal[
     "close_cab",
     "open_fridge",
     "close_fridge",
+    "rearrange_easy",
     "reset_arm",
     "wait",
 ]

@@ -19,8 +19,8 @@ SCENARIOS = ("tidy_house", "prepare_groceries", "set_table", "rearrange_easy")
 """Scenarios with a planning problem, so that an agent can solve them."""
 SPLITS = ("train", "val", "test")
 ENGINES = ("mujoco",)
-AGENTS = ("scripted", "tpsrl")
-"""``tpsrl``: learned skills, and scripted ones where there are no weights."""
+AGENTS = ("scripted", "tpsrl", "tpsrl-restricted", "tpsrl-nonav", "monolithic")
+"""See :data:`tpsrl.agents.catalog.KINDS`."""
 EXECUTORS = ("hab", "replan")
 MAX_STEPS = {
     "tidy_house": 5000,
@@ -66,42 +66,44 @@ def make_agent(
     """Return an agent that plans a scenario and carries the plan out.
 
     Args:
-        agent: one of ``AGENTS``: whose skills.
-        executor: one of ``EXECUTORS``.
+        agent: one of ``AGENTS``.
+        executor: one of ``EXECUTORS``; ``"monolithic"`` has no plan to carry out.
         scenario: planning problem to solve; ``""`` takes the one that each episode names.
-        weights: ``agent="tpsrl"``: folder of learned skills, ``None`` for those shipped.
+        weights: folder of learned skills, ``None`` for those shipped.
 
     Raises:
-        UserError: unknown agent or executor, or unusable weights.
+        UserError: unknown agent or executor, or unusable or missing weights.
     """
-    if agent not in AGENTS:
-        raise UserError(f"unknown agent '{agent}'{nearest(agent, AGENTS)}")
-    if executor not in EXECUTORS:
-        raise UserError(f"unknown executor '{executor}'{nearest(executor, EXECUTORS)}")
     from skills.learned.factory import skill_factory
-    from skills.scripted import make_skill
-    from tpsrl.agents.grounding import hab_problem
+    from tpsrl.agents.catalog import WHOLE_TASK, agent_kind, agent_options, policies_of
+    from tpsrl.agents.grounding import hab_problem, without_navigation
+    from tpsrl.agents.monolithic import MonolithicAgent
     from tpsrl.agents.tpsrl import TpsrlAgent
 
-    source = (lambda episode: hab_problem(scenario)) if scenario else None
-    skills = make_skill if agent == "scripted" else skill_factory(weights)
-    return TpsrlAgent(skills, cast(Any, executor), source, name=agent)
+    kind = agent_kind(agent)
+    if executor not in EXECUTORS:
+        raise UserError(f"unknown executor '{executor}'{nearest(executor, EXECUTORS)}")
+    policies = policies_of(agent, scenario, None if weights is None else Path(weights))
+    if agent == "monolithic":
+        return MonolithicAgent(policies[WHOLE_TASK])
+
+    def problem(episode: Episode) -> Any:
+        found = hab_problem(scenario or episode.scenario)
+        return found if kind.navigates else without_navigation(found)
+
+    skills = skill_factory(policies)
+    return TpsrlAgent(skills, cast(Any, executor), problem, agent_options(agent), name=agent)
 
 
-def skills_in_use(weights: Path | None = None) -> str:
-    """Return a sentence: which skills of ``agent="tpsrl"`` are learned, which scripted stand-ins.
+def skills_in_use(agent: str, scenario: str = "", weights: Path | None = None) -> str:
+    """Return a sentence: which skills of an agent are learned, which scripted stand-ins.
 
     Raises:
-        UserError: unusable weights.
+        UserError: unusable or missing weights.
     """
-    from skills.learned.cards import IMITABLE, learned_skills
+    from tpsrl.agents.catalog import describe, policies_of
 
-    cards = learned_skills(weights)
-    scripted = [name for name in IMITABLE if name not in cards]
-    text = f"learned skills: {', '.join(cards) or 'none'}"
-    if scripted:
-        text += f"; scripted stand-ins, which read privileged state: {', '.join(scripted)}"
-    return text
+    return describe(agent, policies_of(agent, scenario, weights))
 
 
 def make_task(episode: Episode, scenario: str = "") -> Task:
@@ -139,8 +141,10 @@ def evaluation_spec(
         seed: of the run.
         depth: pixels of the head depth picture, ``None`` for none.
         config: further plain values that describe the run.
-        weights: ``agent="tpsrl"``: folder of learned skills, ``None`` for those shipped; they
-            decide ``depth``.
+        weights: folder of learned skills, ``None`` for those shipped; they decide ``depth``.
+
+    Raises:
+        UserError: unknown agent, or unusable or missing weights.
     """
     from eval.spec import EvaluationSpec, Factory
 
@@ -155,14 +159,15 @@ def evaluation_spec(
         **(config or {}),
     }
     options: dict[str, Any] = {"agent": agent, "executor": executor, "scenario": scenario}
-    if agent == "tpsrl":
-        from skills.learned.cards import common_depth, learned_skills
+    if agent != "scripted":
+        from skills.learned.cards import common_depth
+        from tpsrl.agents.catalog import fingerprints, policies_of
 
         folder = None if weights is None else str(weights.resolve())
-        cards = learned_skills(folder)
-        depth = common_depth(cards) or depth
+        policies = policies_of(agent, scenario, weights)
+        depth = common_depth({name: p.card for name, p in policies.items()}) or depth
         options["weights"] = folder
-        described |= {"weights": folder, "learned_skills": sorted(cards)}
+        described |= {"weights": folder, "policies": fingerprints(policies)}
     return EvaluationSpec(
         simulator=Factory("tpsrl.assembly:make_simulator", {"engine": engine, "depth": depth}),
         agent=Factory("tpsrl.assembly:make_agent", options),

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 import configs
 from skills.envs import NAMES, env_id
 from skills.imitation.rounds import ImitateConfig, imitate
-from skills.learned.cards import IMITABLE
+from skills.learned.cards import IMITABLE_TASKS
 from tpsrl.assembly import all_cores
 from tpsrl.config import load
 from tpsrl.errors import UserError, nearest
@@ -70,7 +70,7 @@ def parse(words: Sequence[str]) -> tuple[SkillTraining, TrainConfig]:
 def _check_skill(own: SkillTraining) -> None:
     if own.skill not in NAMES:
         raise UserError(f"unknown skill '{own.skill}'{nearest(own.skill, NAMES)}")
-    if own.pretrain == "scripted" and own.skill not in IMITABLE:
+    if own.pretrain == "scripted" and own.skill not in IMITABLE_TASKS:
         raise UserError(f"'{own.skill}' has no scripted skill to imitate; use pretrain=none.")
 
 

@@ -15,6 +15,7 @@ NAMES = {
     "close_cab": "CloseCabinet",
     "open_fridge": "OpenFridge",
     "close_fridge": "CloseFridge",
+    "rearrange_easy": "RearrangeEasy",
     "pointnav": "PointNav",
     "flee": "Flee",
     "explore": "Explore",

@@ -15,6 +15,8 @@ from tpsrl.errors import UserError
 
 IMITABLE = ("navigate", "pick", "place", "open_cab", "close_cab", "open_fridge", "close_fridge")
 """Skills that a plan calls and that can be learned."""
+IMITABLE_TASKS = (*IMITABLE, "rearrange_easy")
+"""All that a scripted skill can demonstrate."""
 SHIPPED = Path(__file__).parent / "weights"
 """Weights that come with the project."""
 _FACTS = ("skill", "depth", "actions", "contract")
@@ -39,6 +41,14 @@ class Card:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Policy:
+    """A card and the weights that it is about."""
+
+    path: Path
+    card: Card
+
+
 def weights_path(folder: Path, skill: str) -> Path:
     """Return where a skill's weights are kept."""
     return folder / f"{skill}.safetensors"
@@ -50,14 +60,29 @@ def learned_skills(folder: str | Path | None = None) -> dict[str, Card]:
     Raises:
         UserError: the folder is missing, or weights have no card or a damaged one.
     """
+    return {skill: policy.card for skill, policy in policies_in(folder).items()}
+
+
+def policies_in(folder: str | Path | None = None) -> dict[str, Policy]:
+    """Return the policies of a folder (``None``: those shipped), by skill.
+
+    Raises:
+        UserError: the folder is missing, or weights have no card or a damaged one.
+    """
     found = SHIPPED if folder is None else Path(folder)
     if folder is not None and not found.is_dir():
         raise UserError(f"weights={folder}: no such folder; 'tpsrl train skill=...' makes weights.")
-    cards = {}
-    for skill in IMITABLE:
-        if weights_path(found, skill).exists():
-            cards[skill] = read_card(found / f"{skill}.json")
-    return cards
+    here = [skill for skill in IMITABLE if weights_path(found, skill).exists()]
+    return {skill: policy_of(found, skill) for skill in here}
+
+
+def policy_of(folder: Path, skill: str) -> Policy:
+    """Return one policy of a folder.
+
+    Raises:
+        UserError: it has no card or a damaged one.
+    """
+    return Policy(weights_path(folder, skill), read_card(folder / f"{skill}.json"))
 
 
 def read_card(path: Path) -> Card:

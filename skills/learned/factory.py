@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from skills.interface import Skill, SkillName
-from skills.learned.cards import SHIPPED, learned_skills
+from skills.learned.cards import Policy
 from skills.learned.skill import LearnedSkill
 from skills.scripted import make_skill
 
 
-def skill_factory(weights: str | Path | None = None) -> Callable[[SkillName], Skill]:
+def skill_factory(policies: Mapping[str, Policy]) -> Callable[[SkillName], Skill]:
     """Return a function that makes a skill by name.
 
     Args:
-        weights: folder of learned skills, ``None`` for those shipped.
-
-    Raises:
-        UserError: the folder is missing or a card in it is damaged.
+        policies: skill -> policy, as from ``skills.learned.cards.policies_in``.
     """
-    folder = SHIPPED if weights is None else Path(weights)
-    cards = learned_skills(weights)
 
     def make(name: SkillName) -> Skill:
-        if name in cards:
-            return LearnedSkill.load(folder, cards[name])
-        return make_skill(name)
+        return LearnedSkill.load(policies[name]) if name in policies else make_skill(name)
 
     return make

@@ -7,12 +7,10 @@ navigation by its own stop action, which counts within 2 m of the goal only (VER
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
-from skills.learned.cards import Card, weights_path
+from skills.learned.cards import Card, Policy
 from skills.learned.inference import NumpyPolicy
 from skills.tasks.articulated import ArticulatedTask
 from skills.tasks.catalog import Actions, Contract, make_task
@@ -28,6 +26,9 @@ REST_THRESHOLD = 0.15
 """Farthest end effector from its resting position at the end of a manipulation, m."""
 START_RADIUS = 0.3
 """How far from where it began the end effector must have been before Open and Close end, m."""
+
+_OWN_STOP = ("navigate", "rearrange_easy")
+"""Skills that end by their own stop action."""
 
 
 class LearnedSkill(Skill):
@@ -57,13 +58,13 @@ class LearnedSkill(Skill):
             )
 
     @classmethod
-    def load(cls, folder: Path, card: Card) -> LearnedSkill:
-        """Read the policy of a card.
+    def load(cls, policy: Policy) -> LearnedSkill:
+        """Read a policy.
 
         Raises:
             UserError: the weights cannot be read or do not fit the card.
         """
-        return cls(card, NumpyPolicy.load(weights_path(folder, card.skill)))
+        return cls(policy.card, NumpyPolicy.load(policy.path))
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
         """See :meth:`Skill.reset`.
@@ -89,13 +90,14 @@ class LearnedSkill(Skill):
             seen[DEPTH] = np.asarray(sim.depth())[env_id]
         flat = self._policy.step(seen).astype(np.float64)
         robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
-        if self.name == "navigate" and bool(stop[env_id]):
-            self._stopped = float(view.heading[0][env_id]) <= STOP_DISTANCE
+        if self.name in _OWN_STOP and bool(stop[env_id]):
+            near = float(view.heading[0][env_id]) <= STOP_DISTANCE
+            self._stopped = near or self.name != "navigate"
         return np.asarray(robot)[env_id]
 
     def status(self, sim: Simulator, env_id: int) -> SkillStatus:
         """See :meth:`Skill.status`; judged on what the robot observes."""
-        if self.name == "navigate":
+        if self.name in _OWN_STOP:
             return SkillStatus(done=self._stopped)
         view = self._view(sim)
         holds = bool(view.holds[env_id])

@@ -7,6 +7,7 @@ from skills.scripted.articulated import CloseCab, CloseFridge, OpenCab, OpenFrid
 from skills.scripted.basic import Navigate, ResetArm, Wait
 from skills.scripted.pick import Pick
 from skills.scripted.place import Place
+from skills.scripted.rearrange import Rearrange
 
 _SKILLS: dict[str, type[Skill]] = {
     cls.name: cls  # type: ignore[misc]
@@ -18,6 +19,7 @@ _SKILLS: dict[str, type[Skill]] = {
         CloseCab,
         OpenFridge,
         CloseFridge,
+        Rearrange,
         ResetArm,
         Wait,
     )

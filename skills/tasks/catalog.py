@@ -11,6 +11,7 @@ from skills.tasks.articulated import ArticulatedTask
 from skills.tasks.base import ARM_GRIP_BASE, ARM_GRIP_BASE_STOP, BASE, BASE_STOP, Task
 from skills.tasks.navigate import NavigateTask, PointNavTask
 from skills.tasks.pick_place import PickTask, PlaceTask
+from skills.tasks.rearrange import RearrangeTask
 from skills.tasks.roam import ExploreTask, FleeTask
 from tpsrl.errors import UserError, nearest
 
@@ -86,6 +87,23 @@ TASKS: dict[str, Task] = {
     "open_fridge": _articulated("open_fridge", goal=1.2207963, **_FRIDGE, **_OPEN),
     "close_fridge": _articulated(
         "close_fridge", start=(math.pi / 4, 2 * math.pi / 3), **_FRIDGE, **_CLOSE
+    ),
+    "rearrange_easy": RearrangeTask(
+        name="rearrange_easy",
+        sensors=(
+            "head_depth",
+            "obj_start_sensor",
+            "obj_goal_sensor",
+            "obj_start_gps_compass",
+            "obj_goal_gps_compass",
+            "ee_pos",
+            *_REST,
+        ),
+        layout=ARM_GRIP_BASE_STOP,
+        horizon=1500,
+        slack_reward=-0.01,
+        success_reward=100.0,
+        violation_penalty=10.0,
     ),
     "pointnav": PointNavTask(
         name="pointnav",

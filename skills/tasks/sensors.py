@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from skills.tasks.arrays import Array, to_base, to_frame, wrap
+from skills.tasks.arrays import Array, norm, to_base, to_frame, wrap
 from skills.tasks.state import View
 
 DEPTH = "head_depth"
@@ -20,6 +20,8 @@ SIZES = {
     "obj_start_sensor": 3,
     "obj_goal_sensor": 3,
     "goal_to_agent_gps_compass": 2,
+    "obj_start_gps_compass": 2,
+    "obj_goal_gps_compass": 2,
     "marker_rel_pos": 3,
     "marker_start_sensor": 3,
     "marker_js": 1,
@@ -66,6 +68,16 @@ def goal_to_agent_gps_compass(view: View) -> Array:
     return view.xp.stack([distance, -bearing], axis=-1)
 
 
+def obj_start_gps_compass(view: View) -> Array:
+    """Where the target lay when the skill began, as :func:`goal_to_agent_gps_compass`."""
+    return _polar(view, view.goal.object_start)
+
+
+def obj_goal_gps_compass(view: View) -> Array:
+    """Where the target is wanted, as :func:`goal_to_agent_gps_compass`."""
+    return _polar(view, view.goal.position)
+
+
 def marker_rel_pos(view: View) -> Array:
     """Handle in the end effector's frame, m."""
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.marker_pos)
@@ -100,6 +112,8 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "obj_start_sensor": obj_start_sensor,
     "obj_goal_sensor": obj_goal_sensor,
     "goal_to_agent_gps_compass": goal_to_agent_gps_compass,
+    "obj_start_gps_compass": obj_start_gps_compass,
+    "obj_goal_gps_compass": obj_goal_gps_compass,
     "marker_rel_pos": marker_rel_pos,
     "marker_start_sensor": marker_start_sensor,
     "marker_js": marker_js,
@@ -107,6 +121,12 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "gps": gps,
     "compass": compass,
 }
+
+
+def _polar(view: View, point: Array) -> Array:
+    xp, local = view.xp, to_base(view.xp, view.state.base_pose, point)
+    bearing = xp.atan2(local[:, 1], local[:, 0])
+    return xp.stack([norm(xp, local[:, :2]), -bearing], axis=-1)
 
 
 def observe(view: View, sensors: Sequence[str]) -> dict[str, Array]:

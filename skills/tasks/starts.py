@@ -16,6 +16,7 @@ from skills.tasks.base import Task
 from skills.tasks.goals import goal_for_call, joint_and_marker
 from skills.tasks.navigate import NavigateTask, PointNavTask
 from skills.tasks.pick_place import PickTask, PlaceTask
+from skills.tasks.rearrange import RearrangeTask
 from skills.tasks.roam import ExploreTask, FleeTask
 from skills.tasks.state import GoalRow
 from tpsrl.episodes.types import Episode
@@ -90,6 +91,8 @@ def draw_start(
         return _manipulation(task, sim, env_id, rng, spawn)
     if isinstance(task, NavigateTask):
         return _navigate(task, sim, env_id, rng)
+    if isinstance(task, RearrangeTask):
+        return _anywhere(task, sim, env_id, rng)
     return Start(_roam(task, sim, env_id, rng), None)
 
 
@@ -119,6 +122,19 @@ def _navigate(task: NavigateTask, sim: Simulator, env_id: int, rng: np.random.Ge
                 sim.snap_object(row.target, env_id)
             return Start(dataclasses.replace(row, start_pose=pose), call)
     raise NoStartError(f"no free start {task.min_start_distance} m away from the goal")
+
+
+def _anywhere(task: RearrangeTask, sim: Simulator, env_id: int, rng: np.random.Generator) -> Start:
+    call = SkillCall("rearrange_easy", target=_target(sim, env_id, rng, task.name))
+    row = goal_for_call(task, sim, env_id, call)
+    for _ in range(50):
+        xy = sim.scene(env_id).navigation.sample(rng)
+        if xy is None:
+            break
+        pose = np.array([*xy, rng.uniform(-np.pi, np.pi)])
+        if _put(sim, env_id, pose):
+            return Start(dataclasses.replace(row, start_pose=pose), call)
+    raise NoStartError("no free start in the apartment")
 
 
 def _manipulation(

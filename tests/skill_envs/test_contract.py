@@ -274,3 +274,31 @@ def test_bad_names_are_refused():
     ):
         with pytest.raises(UserError, match=word):
             make_task(**arguments)
+
+
+def test_rearrangement_pays_for_each_stage():
+    task = make_task("rearrange_easy")
+    far = state(ee_pos=[0.0, 0.0, 0.0], object_pos=[1.0, 0.0, 0.0])
+    near = state(ee_pos=[0.4, 0.0, 0.0], object_pos=[1.0, 0.0, 0.0])
+    goal = {"position": np.array([3.0, 0.0, 0.0])}
+    assert judge(task, far, near, **goal).reward[0] == pytest.approx(0.4 - 0.01)
+    holding = state(held_object=0, ee_pos=[1.0, 0, 0], object_pos=[1.0, 0.0, 0.0])
+    assert judge(task, near, holding, **goal).reward[0] == pytest.approx(1.0 - 0.01)
+    carried = state(held_object=0, ee_pos=[2.0, 0, 0], object_pos=[2.0, 0.0, 0.0])
+    assert judge(task, holding, carried, **goal).reward[0] == pytest.approx(1.0 - 0.01)
+    there = state(held_object=0, ee_pos=[2.9, 0, 0], object_pos=[2.9, 0.0, 0.0])
+    assert judge(task, carried, there, **goal).reward[0] == pytest.approx(0.9 + 1.0 - 0.01)
+
+
+@pytest.mark.parametrize(
+    ("held", "gap", "stop", "success"),
+    [(-1, 0.29, YES, True), (-1, 0.31, YES, False), (0, 0.1, YES, False), (-1, 0.1, NO, False)],
+)
+def test_rearrangement_succeeds_when_stop_is_called_at_the_goal(held, gap, stop, success):
+    now = state(held_object=held, object_pos=[3.0 - gap, 0.0, 0.0])
+    goal = {"position": np.array([3.0, 0.0, 0.0])}
+    outcome = judge(make_task("rearrange_easy"), now, now, stop, **goal)
+    assert bool(outcome.success[0]) is success
+    assert bool(outcome.terminated[0]) is bool(stop[0])
+    assert cause(outcome) == ("success" if success else "stop" if stop[0] else "")
+    assert outcome.reward[0] == pytest.approx(100.0 * success - 0.01)

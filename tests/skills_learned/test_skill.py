@@ -5,7 +5,7 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.interface import SkillCall
-from skills.learned.cards import Card, common_depth, learned_skills, write_card
+from skills.learned.cards import Card, common_depth, learned_skills, policies_in, write_card
 from skills.learned.factory import skill_factory
 from skills.learned.inference import NumpyPolicy
 from skills.learned.skill import LearnedSkill
@@ -121,10 +121,10 @@ def test_folder_of_skills(tmp_path):
     card = Card("pick", None, facts={"command": "tpsrl train skill=pick"})
     write_card(tmp_path / "pick.json", card)
     assert learned_skills(tmp_path) == {"pick": card}
-    make = skill_factory(tmp_path)
+    make = skill_factory(policies_in(tmp_path))
     assert not make("pick").privileged
     assert make("place").privileged
     with pytest.raises(UserError, match="no such folder"):
-        skill_factory(tmp_path / "absent")
+        policies_in(tmp_path / "absent")
     with pytest.raises(UserError, match="different depth"):
         common_depth({"pick": Card("pick", 64), "place": Card("place", 128)})

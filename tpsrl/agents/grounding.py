@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 import configs
-from planner import Domain, Problem, load_domain, load_problem
+from planner import Atom, Domain, Problem, load_domain, load_problem
 from tpsrl.episodes.types import Episode, Target
 from tpsrl.errors import UserError, nearest
 from tpsrl.sim.door import SceneInfo, SimState, Simulator
@@ -94,6 +94,24 @@ def hab_problem(scenario: str) -> Problem:
             f"scenario '{scenario}' has no planning problem{nearest(scenario, scenarios())}"
         )
     return load_problem(_folder() / f"{scenario}.yaml", hab_domain())
+
+
+def without_navigation(problem: Problem) -> Problem:
+    """Return the problem of a robot whose skills drive by themselves.
+
+    ``robot_at`` is neither asked for nor brought about, and actions that do nothing else are gone.
+    """
+
+    def kept(atoms: Iterable[Atom]) -> tuple[Atom, ...]:
+        return tuple(atom for atom in atoms if atom.name != "robot_at")
+
+    actions = {
+        name: replace(a, pre=kept(a.pre), add=kept(a.add), delete=kept(a.delete))
+        for name, a in problem.domain.actions.items()
+        if kept(a.add)
+    }
+    domain = replace(problem.domain, actions=actions)
+    return replace(problem, domain=domain, init=frozenset(kept(problem.init)))
 
 
 def rename(problem: Problem, episode: Episode) -> Problem:

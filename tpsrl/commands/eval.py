@@ -104,8 +104,8 @@ def run(overrides: list[str]) -> int:
         config={"split": None if data else config.split, "data": data},
         weights=config.weights,
     )
-    if config.agent == "tpsrl":
-        print(skills_in_use(config.weights))
+    if config.agent != "scripted":
+        print(skills_in_use(config.agent, config.scenario, config.weights))
     label = f"{config.scenario} {config.executor}"
     summary = evaluate(spec, episodes, out, config.workers, config.attempts, config.timeout, label)
     print_summary(summary)

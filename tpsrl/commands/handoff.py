@@ -80,8 +80,8 @@ def run(overrides: list[str]) -> int:
         seed=config.seed,
         weights=config.weights,
     )
-    if config.agent == "tpsrl":
-        print(skills_in_use(config.weights))
+    if config.agent != "scripted":
+        print(skills_in_use(config.agent, config.scenario, config.weights))
     parts = config.out.with_name(config.out.name + ".parts")
     _check_same(parts, spec.config, config)
     jobs = []

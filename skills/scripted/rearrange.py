@@ -1,0 +1,47 @@
+"""A whole rearrangement: the scripted skills one after another, as one program."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skills.interface import Skill, SkillCall
+from skills.scripted.basic import Navigate, ResetArm
+from skills.scripted.pick import Pick
+from skills.scripted.place import Place
+from skills.scripted.program import Actions, GiveUpError, ScriptedSkill
+from skills.scripted.targets import episode_target, place_goal
+from skills.scripted.view import look
+from tpsrl.sim.door import Simulator
+
+_AT_GOAL = 0.3
+"""An object nearer than this to its goal is at it, m."""
+
+
+class Rearrange(ScriptedSkill):
+    """Brings one object from where it lies to its goal; demonstrations for a monolithic policy."""
+
+    name = "rearrange_easy"
+
+    def run(self, sim: Simulator, env_id: int) -> Actions:
+        """See :meth:`ScriptedSkill.run`."""
+        target = self.call.target
+        parts: list[tuple[Skill, SkillCall]] = [
+            (Navigate(), SkillCall("navigate", target, "start")),
+            (Pick(), SkillCall("pick", target)),
+            (ResetArm(), SkillCall("reset_arm")),
+            (Navigate(), SkillCall("navigate", target, "goal")),
+            (Place(), SkillCall("place", target)),
+        ]
+        for skill, call in parts:
+            skill.reset(sim, env_id, call, self.seed)
+            while not skill.status(sim, env_id).done:
+                yield skill.act(sim, env_id)
+                status = skill.status(sim, env_id)
+                if status.failed:
+                    raise GiveUpError(f"{skill.name}: {status.reason}")
+
+    def missing(self, sim: Simulator, env_id: int) -> str:
+        """See :meth:`ScriptedSkill.missing`."""
+        target = episode_target(sim, env_id, self.call)
+        gap = look(sim, env_id).objects[target.object_index] - place_goal(sim, env_id, self.call)
+        return "not at goal" if np.linalg.norm(gap) >= _AT_GOAL else ""

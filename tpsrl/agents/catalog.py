@@ -1,0 +1,168 @@
+"""The agents of ``tpsrl eval`` by name: whose skills act, and which weights they need.
+
+They are those that VER (Wijmans et al. 2022, section 6 and figure 6) compares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from planner import find_plan
+from skills.learned.cards import (
+    IMITABLE,
+    SHIPPED,
+    Policy,
+    policies_in,
+    policy_of,
+    weights_path,
+)
+from tpsrl.agents.calls import TpsrlOptions
+from tpsrl.agents.grounding import hab_problem
+from tpsrl.errors import UserError, nearest
+
+WHOLE_TASK = "rearrange_easy"
+"""The environment whose policy does everything: one object, from start to goal."""
+
+
+@dataclass(frozen=True)
+class AgentKind:
+    """What an agent is made of.
+
+    Attributes:
+        text: for help and tables.
+        learned: it acts with policies; otherwise with scripted skills.
+        actions: action space that its manipulation policies must have, ``None`` for any.
+        stand_ins: scripted skills act where there are no weights.
+        navigates: its plans have navigation in them.
+        folder: of its shipped weights, below ``skills/learned/weights``.
+    """
+
+    text: str
+    learned: bool = True
+    actions: str | None = None
+    stand_ins: bool = False
+    navigates: bool = True
+    folder: str = ""
+
+
+KINDS: dict[str, AgentKind] = {
+    "scripted": AgentKind("sense, plan, act on privileged state", learned=False),
+    "tpsrl": AgentKind("learned skills, scripted ones where there are no weights", stand_ins=True),
+    "tpsrl-restricted": AgentKind(
+        "learned skills, no base movement in manipulation (Habitat 2.0)",
+        actions="restricted",
+        folder="restricted",
+    ),
+    "tpsrl-nonav": AgentKind(
+        "learned skills without Navigate: Pick, Place, ... drive by themselves",
+        actions="full",
+        navigates=False,
+    ),
+    "monolithic": AgentKind("one policy for the whole task"),
+}
+"""Name -> agent."""
+
+
+def agent_kind(agent: str) -> AgentKind:
+    """Return what an agent is.
+
+    Raises:
+        UserError: unknown agent.
+    """
+    if agent not in KINDS:
+        raise UserError(f"unknown agent '{agent}'{nearest(agent, KINDS)}")
+    return KINDS[agent]
+
+
+def agent_options(agent: str) -> TpsrlOptions:
+    """Return how an agent carries out its plans."""
+    plain = TpsrlOptions()
+    if agent_kind(agent).navigates:
+        return plain
+    # A skill that drives itself gets the time of the navigation that it replaces.
+    return TpsrlOptions(
+        skill_steps=plain.skill_steps + plain.navigation_steps, navigate_after_open_cab=False
+    )
+
+
+@cache
+def skills_of(scenario: str, navigates: bool = True) -> tuple[str, ...]:
+    """Return the skills that the plan of a scenario calls, in the order of ``IMITABLE``."""
+    plan = find_plan(hab_problem(scenario))
+    assert plan is not None, f"the problem {scenario} has no plan"
+    labels = {action.label.removesuffix("_by_name") for action in plan.actions}
+    called = {"navigate" if label.startswith("nav") else label for label in labels}
+    return tuple(s for s in IMITABLE if s in called and (navigates or s != "navigate"))
+
+
+def policies_of(agent: str, scenario: str = "", weights: Path | None = None) -> dict[str, Policy]:
+    """Return the policies that an agent acts with, by skill.
+
+    Args:
+        agent: name of an agent.
+        scenario: what it must be able to do; ``""`` does not ask.
+        weights: folder of its policies, ``None`` for those shipped. A folder of restricted skills
+            without a Navigate takes the shipped one, which has no arm to restrict.
+
+    Raises:
+        UserError: the folder is missing, a policy is missing, or has another action space.
+    """
+    kind = agent_kind(agent)
+    if not kind.learned:
+        return {}
+    folder = SHIPPED / kind.folder if weights is None else weights
+    if agent == "monolithic":
+        if not weights_path(folder, WHOLE_TASK).exists():
+            raise _missing(agent, [WHOLE_TASK], folder)
+        return {WHOLE_TASK: policy_of(folder, WHOLE_TASK)}
+    found = policies_in(folder) if weights is not None or folder.exists() else {}
+    if kind.actions == "restricted" and "navigate" not in found:
+        found = {k: p for k, p in policies_in(SHIPPED).items() if k == "navigate"} | found
+    if not kind.navigates:
+        found.pop("navigate", None)
+    for name, policy in found.items():
+        if kind.actions and name != "navigate" and policy.card.actions != kind.actions:
+            raise UserError(
+                f"agent={agent} needs policies of actions={kind.actions}, and {policy.path} was"
+                f" trained with actions={policy.card.actions}; give another weights=FOLDER."
+            )
+    if scenario and not kind.stand_ins:
+        missing = [s for s in skills_of(scenario, kind.navigates) if s not in found]
+        if missing:
+            raise _missing(agent, missing, folder)
+    return found
+
+
+def _missing(agent: str, skills: Sequence[str], folder: Path) -> UserError:
+    restricted = agent_kind(agent).actions == "restricted" and skills[0] != "navigate"
+    words = " env_args.actions=restricted" if restricted else ""
+    first = skills[0]
+    return UserError(
+        f"agent={agent} has no weights of {', '.join(skills)} in {folder}; train them"
+        f" ('tpsrl train skill={first}{words} out=runs/{first}'), measure them, put them together"
+        f" with 'tpsrl export skill={first} run=runs/{first} result=... out=FOLDER' and give"
+        " weights=FOLDER."
+    )
+
+
+def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:
+    """Return the first 16 hex digits of each policy's SHA-256: which weights made a result."""
+    return {
+        name: hashlib.sha256(policy.path.read_bytes()).hexdigest()[:16]
+        for name, policy in sorted(policies.items())
+    }
+
+
+def describe(agent: str, policies: Mapping[str, Policy]) -> str:
+    """Return a sentence: which skills are learned, which scripted stand-ins."""
+    kind = agent_kind(agent)
+    text = f"learned skills: {', '.join(policies) or 'none'}"
+    if kind.stand_ins:
+        scripted = [name for name in IMITABLE if name not in policies]
+        if scripted:
+            text += f"; scripted stand-ins, which read privileged state: {', '.join(scripted)}"
+    return text
