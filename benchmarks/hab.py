@@ -1,73 +1,150 @@
-"""The Home Assistant Benchmark, whole: ``python -m benchmarks.hab split=val episodes=100 out=DIR``.
+"""The Home Assistant Benchmark: ``python -m benchmarks.hab agents=tpsrl,scripted out=DIR``.
 
-Runs the three scenarios with both executors (each one is a ``tpsrl eval``, so the command can be
-stopped and continued) and prints one table in Markdown, with the figure of cumulative success.
+Runs scenarios, agents and executors (each one is a ``tpsrl eval``, so the command can be stopped
+and continued), prints one table in Markdown and draws cumulative success per interaction for all
+agents, as figure 6 of the VER paper does. Weights that an agent lacks are named before anything
+runs. NavPick and NavPickNavPlace are the stages of the first object: it was held; it was at its
+goal and the hand empty.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tpsrl.config import load
-
-SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
-EXECUTORS = ("hab", "replan")
+from tpsrl.errors import UserError, nearest
 
 
 @dataclass
 class Config:
     """Options of the benchmark."""
 
+    agents: str = field(default="scripted", metadata={"help": "whose skills, with commas"})
+    executors: str = field(default="hab,replan", metadata={"help": "with commas"})
+    scenarios: str = field(
+        default="tidy_house,prepare_groceries,set_table", metadata={"help": "with commas"}
+    )
     split: str = field(default="val", metadata={"help": "whose layouts"})
-    agent: str = field(default="scripted", metadata={"help": "whose skills"})
+    data: Path | None = field(
+        default=None, metadata={"help": "episode file instead of the split's, for one scenario"}
+    )
+    weights: Path | None = field(
+        default=None, metadata={"help": "folder of learned skills; null for those shipped"}
+    )
     episodes: int = field(default=100, metadata={"help": "of each scenario"})
-    out: str = field(default="outputs/hab", metadata={"help": "folder of the six evaluations"})
+    seed: int = field(default=0, metadata={"help": "of the run", "min": 0})
+    out: Path = field(default=Path("outputs/hab"), metadata={"help": "folder of the evaluations"})
     workers: int = field(default=2, metadata={"help": "processes"})
+
+
+HEAD = """\
+| scenario | agent | executor | episodes | success [95%] | NavPick | NavPickNavPlace | steps |
+|---|---|---|---|---|---|---|---|"""
 
 
 def row(folder: Path) -> str:
     """Return one line of the table from an evaluation's ``summary.json``."""
     summary = json.loads((folder / "summary.json").read_text())
-    score = summary["success"]
     stages = list(summary["stages"].values())
-    first = stages[min(1, len(stages) - 1)]
     settings = summary["config"]
-    return (
-        f"| {settings['scenario']} | {settings['executor']} | {score['count']} "
-        f"| {100 * score['mean']:.0f}% [{100 * score['low']:.0f}, {100 * score['high']:.0f}] "
-        f"| {100 * first['mean']:.0f}% | {summary['steps']['mean']:,.0f} |"
-    )
+    cells = [
+        settings["scenario"],
+        _agent(settings),
+        settings.get("executor") or "-",
+        str(summary["success"]["count"]),
+        _rate(summary["success"]),
+        _rate(stages[0]),
+        _rate(stages[1]),
+        f"{summary['steps']['mean']:,.0f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _agent(settings: dict[str, Any]) -> str:
+    stand_ins = settings.get("stand_ins")
+    return settings["agent"] + (f" (scripted: {', '.join(stand_ins)})" if stand_ins else "")
+
+
+def _rate(interval: dict[str, Any]) -> str:
+    """Return a rate with its 95% Wilson interval, which stays honest at 0 and 100%."""
+    from eval.statistics import wilson
+
+    mean, count = interval["mean"], interval["count"]
+    low, high = wilson(round(mean * count), count)
+    return f"{100 * mean:.0f}% [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def _chosen(words: str, known: tuple[str, ...], key: str) -> list[str]:
+    found = [word.strip() for word in words.split(",") if word.strip()]
+    for word in found:
+        if word not in known:
+            raise UserError(f"{key}={words}: '{word}' is unknown{nearest(word, known)}")
+    if not found:
+        raise UserError(f"{key}= names nothing; choose from {', '.join(known)}")
+    return list(dict.fromkeys(found))
+
+
+def plan_runs(config: Config) -> list[dict[str, Any]]:
+    """Return the keys of ``tpsrl eval`` for every run, in order.
+
+    Raises:
+        UserError: an unknown name, or an agent whose weights are missing.
+    """
+    from tpsrl.agents.catalog import policies_of
+    from tpsrl.assembly import AGENTS, EXECUTORS, SCENARIOS
+
+    agents = _chosen(config.agents, AGENTS, "agents")
+    executors = _chosen(config.executors, EXECUTORS, "executors")
+    scenarios = _chosen(config.scenarios, SCENARIOS, "scenarios")
+    runs = []
+    for agent, executor, scenario in itertools.product(agents, executors, scenarios):
+        policies_of(agent, scenario, config.weights)
+        name = f"{scenario}_{config.split}_{agent}"
+        if agent == "monolithic":  # there is no plan that an executor could carry out
+            if executor != executors[0]:
+                continue
+        else:
+            name += f"_{executor}"
+        words: dict[str, Any] = {
+            "scenario": scenario,
+            "split": config.split,
+            "agent": agent,
+            "executor": executor,
+            "episodes": config.episodes,
+            "seed": config.seed,
+            "workers": config.workers,
+            "out": config.out / name,
+        }
+        words |= {k: v for k in ("data", "weights") if (v := getattr(config, k)) is not None}
+        if agent == "scripted":
+            words.pop("weights", None)
+        runs.append(words)
+    return runs
 
 
 def main(overrides: list[str]) -> int:
-    """Evaluate what is missing and print the table."""
-    from eval.figures import main as draw
+    """Evaluate what is missing, print the table and draw the figure."""
+    from eval.figures import draw_stages, load_runs
     from tpsrl.commands.eval import run
 
-    config = load(Config, overrides)
-    folders = []
-    for executor in EXECUTORS:
-        for scenario in SCENARIOS:
-            folder = Path(config.out) / f"{scenario}_{config.split}_{config.agent}_{executor}"
-            words = {
-                "scenario": scenario,
-                "split": config.split,
-                "agent": config.agent,
-                "executor": executor,
-                "episodes": config.episodes,
-                "workers": config.workers,
-                "out": folder,
-            }
+    try:
+        config = load(Config, overrides)
+        runs = plan_runs(config)
+        for words in runs:
             code = run([f"{key}={value}" for key, value in words.items()])
             if code:
                 return code
-            folders.append(folder)
-    draw([*map(str, folders), f"out={Path(config.out) / 'stages.png'}"])
-    print("| scenario | executor | episodes | success [95%] | first object placed | steps |")
-    print("|---|---|---|---|---|---|")
+        folders = [Path(words["out"]) for words in runs]
+        print(draw_stages(load_runs(folders), config.out / "stages.png"))
+    except UserError as error:
+        print(f"benchmarks.hab: {error}", file=sys.stderr)
+        return 2
+    print(HEAD)
     for folder in folders:
         print(row(folder))
     return 0

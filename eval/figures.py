@@ -29,6 +29,8 @@ def load_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
             raise UserError(f"{folder} holds no finished episode yet")
         summary = summarize(records.values(), int(config.get("seed", 0)))
         parts = [str(config[key]) for key in ("agent", "executor") if config.get(key)]
+        if config.get("stand_ins"):
+            parts.insert(1, f"(scripted: {', '.join(config['stand_ins'])})")
         runs.append({**summary, "config": config, "name": " ".join(parts) or folder.name})
     names = [run["name"] for run in runs]
     for run, folder in zip(runs, folders, strict=True):
@@ -58,9 +60,10 @@ def draw_stages(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
     figure, axes = plt.subplots(
         1, len(scenarios), figsize=(1.2 + 4.6 * len(scenarios), 3.8), sharey=True, squeeze=False
     )
+    styles = _styles(runs)
     for axis, scenario in zip(axes[0], scenarios, strict=True):
         members = [run for run in runs if str(run["config"].get("scenario", "")) == scenario]
-        _draw_panel(axis, members)
+        _draw_panel(axis, members, styles)
         axis.set_title(scenario.replace("_", " "))
     axes[0][0].set_ylabel("episodes that got this far, %")
     figure.tight_layout()
@@ -79,7 +82,31 @@ def draw_stages(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
     return out
 
 
-def _draw_panel(axis: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+def _styles(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return a colour for each agent and a line style for each executor, alike in all panels."""
+    keys = [_key(run) for run in runs]
+    agents = list(dict.fromkeys(agent for agent, _ in keys))
+    executors = list(dict.fromkeys(executor for _, executor in keys))
+    panels = [
+        (str(run["config"].get("scenario", "")), key) for run, key in zip(runs, keys, strict=True)
+    ]
+    if len(agents) == 1 or len(set(panels)) < len(panels):
+        return {}  # runs that differ in something else, e.g. in weights
+    lines = ("-", "--", ":", "-.")
+    return {
+        (a, e): {"color": f"C{agents.index(a) % 10}", "linestyle": lines[executors.index(e) % 4]}
+        for a, e in keys
+    }
+
+
+def _key(run: Mapping[str, Any]) -> tuple[str, str]:
+    config = run["config"]
+    return str(config.get("agent", "")), str(config.get("executor") or "hab")
+
+
+def _draw_panel(
+    axis: Any, runs: Sequence[Mapping[str, Any]], styles: Mapping[tuple[str, str], dict[str, Any]]
+) -> None:
     names = list(dict.fromkeys(name for run in runs for name in run["stages"]))
     positions = range(len(names) + 1)
     for number, run in enumerate(runs):
@@ -98,6 +125,7 @@ def _draw_panel(axis: Any, runs: Sequence[Mapping[str, Any]]) -> None:
             capsize=3,
             linewidth=1.5,
             label=f"{run['name']} (n={run['episodes']})",
+            **styles.get(_key(run), {}),
         )
     axis.set_xticks(list(positions))
     labels = [stage_label(name) for name in names] + ["stop"]

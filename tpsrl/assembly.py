@@ -161,13 +161,19 @@ def evaluation_spec(
     options: dict[str, Any] = {"agent": agent, "executor": executor, "scenario": scenario}
     if agent != "scripted":
         from skills.learned.cards import common_depth
-        from tpsrl.agents.catalog import fingerprints, policies_of
+        from tpsrl.agents.catalog import fingerprints, policies_of, stand_ins
 
         folder = None if weights is None else str(weights.resolve())
         policies = policies_of(agent, scenario, weights)
         depth = common_depth({name: p.card for name, p in policies.items()}) or depth
         options["weights"] = folder
-        described |= {"weights": folder, "policies": fingerprints(policies)}
+        described |= {
+            "weights": folder,
+            "policies": fingerprints(policies),
+            "stand_ins": stand_ins(agent, scenario, policies),
+        }
+        if agent == "monolithic":
+            described["executor"] = None
     return EvaluationSpec(
         simulator=Factory("tpsrl.assembly:make_simulator", {"engine": engine, "depth": depth}),
         agent=Factory("tpsrl.assembly:make_agent", options),

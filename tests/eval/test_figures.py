@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from eval.figures import load_runs, main
+from eval.figures import _styles, load_runs, main
 from eval.runner import evaluate
 from tests.eval.counting_world import episode, spec
 
@@ -41,3 +43,23 @@ def test_bad_input_is_one_sentence(
     assert main([str(runs[0]), f"out={tmp_path}/a.xyz"]) == 2
     assert "cannot write the figure" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_agents_have_colours_and_executors_lines(runs: list[Path]) -> None:
+    loaded = load_runs([*runs])
+    assert _styles(loaded) == {}  # one agent: the lines differ by themselves
+    other = [{**run, "config": {**run["config"], "agent": "other"}} for run in loaded]
+    styles = _styles([*loaded, *other])
+    assert styles["counting", "hab"]["color"] == styles["counting", "replan"]["color"]
+    assert styles["counting", "hab"]["color"] != styles["other", "hab"]["color"]
+    assert styles["counting", "hab"]["linestyle"] == styles["other", "hab"]["linestyle"]
+    assert styles["counting", "hab"]["linestyle"] != styles["counting", "replan"]["linestyle"]
+    assert _styles([*loaded, *other, *loaded]) == {}  # the same agent twice, e.g. other weights
+
+
+def test_a_run_with_stand_ins_says_so(runs: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(runs[0], folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "stand_ins": ["place"]}))
+    assert load_runs([folder])[0]["name"] == "counting (scripted: place) hab"

@@ -105,8 +105,8 @@ def policies_of(agent: str, scenario: str = "", weights: Path | None = None) -> 
     Args:
         agent: name of an agent.
         scenario: what it must be able to do; ``""`` does not ask.
-        weights: folder of its policies, ``None`` for those shipped. A folder of restricted skills
-            without a Navigate takes the shipped one, which has no arm to restrict.
+        weights: folder of its policies, ``None`` for those shipped. Restricted skills lie in its
+            ``restricted/``, if there is one; Navigate has no arm to restrict and may lie outside.
 
     Raises:
         UserError: the folder is missing, a policy is missing, or has another action space.
@@ -114,14 +114,17 @@ def policies_of(agent: str, scenario: str = "", weights: Path | None = None) -> 
     kind = agent_kind(agent)
     if not kind.learned:
         return {}
-    folder = SHIPPED / kind.folder if weights is None else weights
+    top = SHIPPED if weights is None else Path(weights)
+    own = bool(kind.folder) and (weights is None or (top / kind.folder).is_dir())
+    folder = top / kind.folder if own else top
     if agent == "monolithic":
         if not weights_path(folder, WHOLE_TASK).exists():
             raise _missing(agent, [WHOLE_TASK], folder)
         return {WHOLE_TASK: policy_of(folder, WHOLE_TASK)}
     found = policies_in(folder) if weights is not None or folder.exists() else {}
     if kind.actions == "restricted" and "navigate" not in found:
-        found = {k: p for k, p in policies_in(SHIPPED).items() if k == "navigate"} | found
+        general = {**policies_in(SHIPPED), **(policies_in(top) if own else {})}
+        found |= {k: p for k, p in general.items() if k == "navigate"}
     if not kind.navigates:
         found.pop("navigate", None)
     for name, policy in found.items():
@@ -155,6 +158,13 @@ def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:
         name: hashlib.sha256(policy.path.read_bytes()).hexdigest()[:16]
         for name, policy in sorted(policies.items())
     }
+
+
+def stand_ins(agent: str, scenario: str, policies: Mapping[str, Policy]) -> list[str]:
+    """Return the skills of a scenario's plan that a scripted stand-in carries out."""
+    if agent == "monolithic":
+        return []
+    return [s for s in skills_of(scenario, agent_kind(agent).navigates) if s not in policies]
 
 
 def describe(agent: str, policies: Mapping[str, Policy]) -> str:
