@@ -139,7 +139,7 @@ def _arm() -> list[_Joint]:
                 float(body.mass[0]),
                 tuple(body.ipos),
                 tuple(body.inertia),
-            )  # fmt: skip
+            )
         )
         parent = name
     body = model.body("gripper_link")
@@ -203,7 +203,7 @@ def _mesh(link: ET.Element, folder: Path, name: str, turned: bool = False) -> No
 
     from tpsrl.episodes.atomic import write_atomically
 
-    mesh = trimesh.load(mesh_directory() / f"{name}.stl", force="mesh")
+    mesh: Any = trimesh.load(mesh_directory() / f"{name}.stl", force="mesh")
     for tag, body, suffix in (("visual", mesh, ""), ("collision", mesh.convex_hull, "_hull")):
         write_atomically(
             folder / f"{name}{suffix}.glb", trimesh.Scene(body).export(file_type="glb")

@@ -23,6 +23,8 @@ _GROUP_HIDDEN = 5
 _FOLLOW_DISTANCE = 2.2
 _STEEP = -68.0
 """Elevation from which the camera sees over a wall behind the robot, degrees."""
+_current: weakref.ref[Renderer] | None = None
+"""The renderer whose context OpenGL draws into; simulators of one process share the thread's."""
 _EDGES = [(a, a | bit) for a in range(8) for bit in (1, 2, 4) if not a & bit]
 
 
@@ -39,6 +41,7 @@ class Renderer:
 
     def __init__(self, model: mujoco.MjModel, depth_size: int) -> None:
         self._gl = open_context(1280, 960)
+        self._take()
         # A context that outlives the interpreter's OpenGL library makes noise at exit.
         atexit.register(_close, weakref.ref(self))
         self._size = depth_size
@@ -123,6 +126,8 @@ class Renderer:
 
     def close(self) -> None:
         """Free the contexts."""
+        global _current
+        self._take()
         for context in (self._depth_context, self._colour_context):
             if context is not None:
                 context.free()
@@ -130,8 +135,17 @@ class Renderer:
         if self._gl is not None:
             self._gl.free()
             self._gl = None
+            _current = None
+
+    def _take(self) -> None:
+        """Make this renderer's context the current one, where another's was."""
+        global _current
+        if self._gl is not None and (_current is None or _current() is not self):
+            self._gl.make_current()
+            _current = weakref.ref(self)
 
     def _use_depth(self, model: mujoco.MjModel) -> mujoco.MjrContext:
+        self._take()
         if self._depth_context is None:
             self._depth_context = _context(model, self._size, self._size, samples=0)
         elif self._colour_context is not None:
@@ -139,6 +153,7 @@ class Renderer:
         return self._depth_context
 
     def _use_colour(self, model: mujoco.MjModel) -> mujoco.MjrContext:
+        self._take()
         if self._colour_context is None:
             self._colour_context = _context(model, 1280, 960, samples=4)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._colour_context)
