@@ -21,6 +21,7 @@ from ver_trainer.errors import ConfigError
 from ver_trainer.export import load_pretrained
 from ver_trainer.learner.anchor import Anchor
 from ver_trainer.learner.ppo import PPOLearner
+from ver_trainer.memory import keep_freed_memory
 from ver_trainer.nets.policy import Policy, make_policy
 from ver_trainer.rollout.collector import Collector
 from ver_trainer.rollout.storage import RolloutStorage
@@ -89,6 +90,8 @@ def build(
     group = Group.from_environment("cuda" if torch.cuda.is_available() else "cpu")
     device = choose_device(config.device, group.local_rank)
     seed_everything(config.seed)
+    if device.type == "cpu":
+        keep_freed_memory()
     factory = EnvFactory(env or config.env, dict(config.env_args), tuple(config.preload))
     batched = _make_batched(factory, config)
     spec = batched.spec if batched is not None else probe(factory)

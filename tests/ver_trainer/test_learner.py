@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from ver_trainer.learner.entropy import EntropyCoefficient
 from ver_trainer.learner.lamb import Lamb, parameter_groups, trust_ratio
 from ver_trainer.learner.ppo import PPOLearner
 from ver_trainer.learner.schedule import learning_rate
+from ver_trainer.memory import keep_freed_memory
 from ver_trainer.nets.normalization import RunningNorm
 from ver_trainer.nets.policy import make_policy
 from ver_trainer.rollout.batch import Rollout
@@ -232,3 +235,15 @@ def test_optimisers_and_precisions_learn(name: str, precision: str) -> None:
     learner = PPOLearner(policy, PPOConfig(), optim, Group(), np.random.default_rng(0))
     losses = [learner.update(storage, 0.0)["value_loss"] for _ in range(25)]
     assert losses[-1] < losses[0]
+
+
+def test_freed_memory_is_kept_where_the_c_library_can() -> None:
+    """A second large allocation touches no new pages."""
+    if not keep_freed_memory():
+        pytest.skip("not glibc")
+    faults = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(8_000_000)
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    assert faults[-1] < 500  # 32 MB are 7812 pages

@@ -93,6 +93,9 @@ def test_distributions_agree_with_torch() -> None:
     ours, theirs = Categorical(logits), torch.distributions.Categorical(logits=logits)
     torch.testing.assert_close(ours.log_prob(action), theirs.log_prob(action))
     torch.testing.assert_close(ours.entropy(), theirs.entropy())
+    drawn = Categorical(logits[:1].expand(40000, 4)).sample(torch.Generator().manual_seed(0))
+    shares = torch.bincount(drawn, minlength=4) / 40000
+    torch.testing.assert_close(shares, torch.softmax(logits[0], 0), atol=0.01, rtol=0)
     mean, log_std, x = torch.randn(6, 3), torch.randn(3), torch.randn(6, 3)
     normal = DiagonalGaussian(mean, log_std)
     reference = torch.distributions.Normal(mean, log_std.exp())

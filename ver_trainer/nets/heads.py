@@ -26,8 +26,9 @@ class Categorical:
 
     def sample(self, generator: torch.Generator | None) -> Tensor:
         """Draws actions ``[n]`` int64."""
-        probs = self.log_probs.exp()
-        return torch.multinomial(probs, 1, generator=generator).squeeze(-1)
+        # The Gumbel-max trick: torch.multinomial checks its input at half the cost of a small net.
+        noise = torch.empty_like(self.log_probs).exponential_(generator=generator)
+        return (self.log_probs - noise.log()).argmax(-1)
 
     def mode(self) -> Tensor:
         """Most likely actions ``[n]``."""
