@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tpsrl.engines import ENGINES, Scenes, make_simulator
 from tpsrl.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 SCENARIOS = ("tidy_house", "prepare_groceries", "set_table", "rearrange_easy")
 """Scenarios with a planning problem, so that an agent can solve them."""
 SPLITS = ("train", "val", "test")
-ENGINES = ("mujoco",)
 AGENTS = ("scripted", "tpsrl", "tpsrl-restricted", "tpsrl-nonav", "monolithic")
 """See :data:`tpsrl.agents.catalog.KINDS`."""
 EXECUTORS = ("hab", "replan")
@@ -38,23 +39,6 @@ def all_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def make_simulator(engine: str = "mujoco", depth: int | None = None) -> Simulator:
-    """Return a simulator with one world.
-
-    Args:
-        engine: one of ``ENGINES``.
-        depth: pixels of the head depth picture, ``None`` for none.
-
-    Raises:
-        UserError: unknown engine, or pictures are wanted and there is no OpenGL.
-    """
-    if engine not in ENGINES:
-        raise UserError(f"unknown engine '{engine}'{nearest(engine, ENGINES)}")
-    from tpsrl.sim.mujoco.engine import MujocoSimulator
-
-    return MujocoSimulator(1, depth=depth)
 
 
 def make_agent(
@@ -129,6 +113,8 @@ def evaluation_spec(
     depth: int | None = None,
     config: Mapping[str, Any] | None = None,
     weights: Path | None = None,
+    scenes: Scenes | None = None,
+    habitat: Mapping[str, Any] | None = None,
 ) -> EvaluationSpec:
     """Return what worker processes need to run a scenario.
 
@@ -142,6 +128,8 @@ def evaluation_spec(
         depth: pixels of the head depth picture, ``None`` for none.
         config: further plain values that describe the run.
         weights: folder of learned skills, ``None`` for those shipped; they decide ``depth``.
+        scenes: of a Habitat dataset, ``None`` for tpsrl's own.
+        habitat: ``engine="habitat"``: interpreter, robot and GPU.
 
     Raises:
         UserError: unknown agent, or unusable or missing weights.
@@ -174,8 +162,14 @@ def evaluation_spec(
         }
         if agent == "monolithic":
             described["executor"] = None
+    engine_options: dict[str, Any] = {"engine": engine, "depth": depth}
+    if scenes is not None:
+        described["scenes"] = scenes.path
+        engine_options["scenes"] = dataclasses.asdict(scenes)
+    if habitat is not None and engine == "habitat":
+        engine_options["habitat"] = dict(habitat)
     return EvaluationSpec(
-        simulator=Factory("tpsrl.assembly:make_simulator", {"engine": engine, "depth": depth}),
+        simulator=Factory("tpsrl.assembly:make_simulator", engine_options),
         agent=Factory("tpsrl.assembly:make_agent", options),
         task=Factory("tpsrl.assembly:make_task", {"scenario": scenario}),
         config=described,
@@ -191,6 +185,7 @@ def load_scenario_episodes(
     count: int | None = None,
     cache: Path | None = None,
     workers: int = 1,
+    scenes: Scenes | None = None,
 ) -> tuple[Episode, ...]:
     """Return the first episodes of a file, of the shipped set, or of a newly generated one.
 
@@ -201,12 +196,15 @@ def load_scenario_episodes(
         count: how many; ``None`` for all there are.
         cache: file to generate episodes into when the shipped set is too small.
         workers: processes that generate.
+        scenes: of a Habitat dataset; its episodes are taken and ``data`` is not looked at.
 
     Raises:
         UserError: unreadable file, episodes of another scenario, or fewer than ``count``.
     """
     from tpsrl.episodes.habitat_json import load_episodes
 
+    if scenes is not None:
+        return _of_dataset(scenes, count)
     source = data or _SHIPPED / f"{scenario}_{split}.json.gz"
     episodes = load_episodes(source).episodes if data or source.exists() else ()
     _check_scenario(scenario, episodes, source)
@@ -224,6 +222,18 @@ def load_scenario_episodes(
     if count is not None and len(episodes) < count:
         raise UserError(f"{source} holds {len(episodes)} episodes; {count} were asked for")
     return tuple(episodes[:count])
+
+
+def _of_dataset(scenes: Scenes, count: int | None) -> tuple[Episode, ...]:
+    from tpsrl.episodes.validate import validate
+
+    dataset, episodes = scenes.read()
+    _check_scenario(scenes.scenario, episodes, Path(scenes.file or scenes.path))
+    if count is not None and len(episodes) < count:
+        raise UserError(f"{scenes.path} has {len(episodes)} episodes; {count} were asked for")
+    for episode in episodes:
+        validate(episode, dataset.apartment, dataset.types)
+    return episodes
 
 
 def pick_episode(episodes: tuple[Episode, ...], index: int) -> Episode:

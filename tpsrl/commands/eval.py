@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
 from tpsrl.config import load
+from tpsrl.engines import HabitatConfig, choose_scenes, habitat_options
 
 HELP = """Run an agent over episodes in worker processes and measure it.
 
@@ -29,7 +30,14 @@ class EvalConfig:
     )
     split: str = field(default="val", metadata={"help": "whose layouts", "choices": list(SPLITS)})
     data: Path | None = field(
-        default=None, metadata={"help": "Habitat episode file to use instead of the split's"}
+        default=None,
+        metadata={
+            "help": "Habitat episode file to use instead of the split's; replica_cad with path="
+        },
+    )
+    path: Path | None = field(
+        default=None,
+        metadata={"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"},
     )
     agent: str = field(
         default="scripted", metadata={"help": "whose skills", "choices": list(AGENTS)}
@@ -62,6 +70,13 @@ class EvalConfig:
         metadata={"help": "control steps of an episode; null for the benchmark's", "min": 1},
     )
     engine: str = field(default="mujoco", metadata={"help": "physics", "choices": list(ENGINES)})
+    sim: str | None = field(
+        default=None, metadata={"help": "the same as engine", "choices": list(ENGINES)}
+    )
+    gpu: int = field(
+        default=-1, metadata={"help": "engine=habitat: which GPU renders, -1 for none", "min": -1}
+    )
+    habitat: HabitatConfig = field(default_factory=HabitatConfig)
     attempts: int = field(
         default=3,
         metadata={"help": "workers that may die over an episode before it fails", "min": 1},
@@ -90,19 +105,24 @@ def run(overrides: list[str]) -> int:
     name = f"{config.scenario}_{config.split}_{config.agent}_{config.executor}"
     out = config.out or Path("outputs/eval") / name
     cache = out / "generated.json.gz"
+    scenes = choose_scenes(
+        config.path, config.data, config.scenario, config.split, config.episodes
+    )
     episodes = load_scenario_episodes(
-        config.scenario, config.split, config.data, config.episodes, cache, config.workers
+        config.scenario, config.split, config.data, config.episodes, cache, config.workers, scenes
     )
     data = str(config.data.resolve()) if config.data else None
     spec = evaluation_spec(
         scenario=config.scenario,
         agent=config.agent,
         executor=config.executor,
-        engine=config.engine,
+        engine=config.sim or config.engine,
         max_steps=config.max_steps,
         seed=config.seed,
         config={"split": None if data else config.split, "data": data},
         weights=config.weights,
+        scenes=scenes,
+        habitat=habitat_options(config.habitat, config.gpu),
     )
     if config.agent != "scripted":
         print(skills_in_use(config.agent, config.scenario, config.weights))

@@ -72,6 +72,27 @@ def _export(config: ScenesConfig) -> int:
 
 
 def _check(config: ScenesConfig) -> int:
+    """Read everything, so that what would fail later is named now."""
     if config.path is None:
         raise UserError("tpsrl scenes check needs path=DIR, the folder of a scene dataset")
-    raise UserError("reading is not there yet")
+    from tpsrl.data.load.dataset import load_dataset
+    from tpsrl.data.load.episodes import load_for_episodes
+    from tpsrl.episodes.habitat_json import load_episodes
+    from tpsrl.episodes.validate import validate
+
+    episodes = [] if config.data is None else list(load_episodes(config.data))
+    if episodes:
+        dataset, episodes = load_for_episodes(config.path, episodes)
+        for episode in episodes:
+            validate(episode, dataset.apartment, dataset.types)
+    else:
+        dataset = load_dataset(config.path)
+    apartment = dataset.apartment
+    joints = sum(len(piece.links) - 1 for piece in apartment.furniture)
+    places = sum(len(piece.receptacles) for piece in apartment.furniture)
+    print(
+        f"{dataset.source}: {len(apartment.layouts)} layouts, {len(apartment.furniture)} pieces of"
+        f" furniture with {joints} joints and {places} receptacles, {len(dataset.types)} movable"
+        f" objects" + (f", {len(episodes)} episodes" if episodes else "")
+    )
+    return 0
