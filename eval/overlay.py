@@ -112,8 +112,11 @@ def _draw_head(draw: ImageDraw.ImageDraw, caption: Caption, width: int) -> None:
     draw.text((width - 8, 4), clock, font=_font(14), fill=_GREY, anchor="ra")
     skills = caption.report.skills
     if skills:
-        text = f"skill: {skills[-1].skill}   {skills[-1].action}   {skills[-1].steps} steps"
-        draw.text((8, 23), text, font=_font(14), fill=_YELLOW)
+        now = skills[-1]
+        policy = f" ({now.policy} policy)" if now.policy else ""
+        text = f"skill: {now.skill}{policy}   {now.action}   {now.steps} steps"
+        colour = _GREEN if now.policy == "learned" else _YELLOW
+        draw.text((8, 23), text, font=_font(14), fill=colour)
 
 
 def _draw_plan(draw: ImageDraw.ImageDraw, report: AgentReport, height: int) -> None:

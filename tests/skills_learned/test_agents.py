@@ -6,7 +6,7 @@ import pytest
 
 from skills.learned.cards import Card, write_card
 from tests.skills_learned.nets import saved_policy
-from tpsrl.agents.catalog import KINDS, fingerprints, policies_of, skills_of
+from tpsrl.agents.catalog import KINDS, fingerprints, policies_of, skill_lines, skills_of
 from tpsrl.assembly import AGENTS, evaluation_spec, make_agent
 from tpsrl.cli import main
 from tpsrl.episodes.shipped import load_shipped
@@ -84,6 +84,19 @@ def test_nonav_plans_without_navigation(sim, tmp_path, executor):
     ran = [record.skill for record in report.skills]
     assert ran[0] == "pick" and "navigate" not in ran
     assert max(r.steps for r in report.skills) == 500  # the navigation's time is the skill's
+
+
+def test_reports_say_whose_policy_acts(sim, tmp_path):
+    folder = folder_of(tmp_path, ["pick"])
+    agent = make_agent("tpsrl", "hab", "rearrange_easy", str(folder))
+    run(sim, agent, load_shipped("rearrange_easy").episodes[2], 400)
+    acted = {record.skill: record.policy for record in agent.report().skills}
+    assert acted == {"navigate": "scripted", "reset_arm": "", "pick": "learned"}
+    facts = {"success": {"success": 0.5, "low": 0.4, "high": 0.6, "episodes": 100}}
+    write_card(folder / "pick.json", Card("pick", None, facts=facts))
+    lines = skill_lines("tpsrl", policies_of("tpsrl", weights=folder))
+    assert "pick: learned, 50.0% (40.0 to 60.0) of 100 val episodes on its card" in lines
+    assert "place: scripted, reads privileged state" in lines
 
 
 def test_monolithic_serves_one_object_after_another(sim, tmp_path):

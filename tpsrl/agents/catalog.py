@@ -167,6 +167,24 @@ def stand_ins(agent: str, scenario: str, policies: Mapping[str, Policy]) -> list
     return [s for s in skills_of(scenario, agent_kind(agent).navigates) if s not in policies]
 
 
+def skill_lines(agent: str, policies: Mapping[str, Policy]) -> list[str]:
+    """Return for each skill a line: learned, with the success on its card, or scripted."""
+    wanted = [WHOLE_TASK] if agent == "monolithic" else IMITABLE
+    lines = []
+    for name in wanted:
+        text = "scripted, reads privileged state"
+        if name in policies:
+            text = "learned"
+            measured = policies[name].card.facts.get("success")
+            if isinstance(measured, Mapping):
+                rate, low, high = (100 * measured[key] for key in ("success", "low", "high"))
+                where = policies[name].card.facts.get("evaluation", {}).get("split", "val")
+                text += f", {rate:.1f}% ({low:.1f} to {high:.1f}) of {measured['episodes']} {where}"
+                text += " episodes on its card"
+        lines.append(f"{name}: {text}")
+    return lines
+
+
 def describe(agent: str, policies: Mapping[str, Policy]) -> str:
     """Return a sentence: which skills are learned, which scripted stand-ins."""
     kind = agent_kind(agent)

@@ -21,6 +21,8 @@ class SkillRecord:
         steps: control steps it took.
         outcome: ``"running"``, ``"success"`` (its effects hold), ``"failure"`` or ``"timeout"``.
         cause: short reason of a failure, e.g. ``"dropped"``, ``"unreachable"``.
+        policy: ``"learned"`` or ``"scripted"`` (a stand-in, which reads privileged state); ``""``
+            for arm resets and waits, which are scripted in the benchmark too.
     """
 
     skill: str
@@ -28,6 +30,7 @@ class SkillRecord:
     steps: int = 0
     outcome: str = "running"
     cause: str = ""
+    policy: str = ""
 
 
 @dataclass

@@ -71,7 +71,8 @@ class MonolithicAgent:
     def _begin(self, sim: Simulator, env_id: int) -> None:
         call = SkillCall("rearrange_easy", target=self._next)
         self._skill.reset(sim, env_id, call, self._seed + self._next)
-        self._running = SkillRecord("rearrange_easy", self._report.plan[self._next])
+        action = self._report.plan[self._next]
+        self._running = SkillRecord("rearrange_easy", action, policy="learned")
         self._report.skills.append(self._running)
         self._report.cursor = self._next
         self._next += 1

@@ -114,6 +114,8 @@ class TpsrlAgent:
         skill.reset(sim, env_id, step.call, int(seed))
         name = "release" if step.release else step.call.skill
         record = SkillRecord(skill=name, action=step.text)
+        if name not in ("reset_arm", "wait", "release"):
+            record.policy = "scripted" if skill.privileged else "learned"
         self._report.skills.append(record)
         self._running = (step, record, skill)
 

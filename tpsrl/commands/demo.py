@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.assembly import EXECUTORS, all_cores
+from tpsrl.assembly import AGENTS, EXECUTORS, all_cores
 from tpsrl.config import load
 
 HELP = """Watch the robot work: record a video of each scenario of the Home Assistant Benchmark,
 then evaluate a few episodes of each and draw how far they got. Takes a few minutes on two cores.
+Skills whose weights ship are learned, the others scripted; the videos name the policy that acts.
 
 Running it again continues the evaluation and records the videos anew."""
 
@@ -22,6 +24,13 @@ class DemoConfig:
     """Keys of ``tpsrl demo``."""
 
     out: Path = field(default=Path("outputs/demo"), metadata={"help": "folder for the results"})
+    agent: str = field(
+        default="tpsrl",
+        metadata={"help": "learned skills where weights ship, or others", "choices": list(AGENTS)},
+    )
+    weights: Path | None = field(
+        default=None, metadata={"help": "folder of learned skills; null for those shipped"}
+    )
     executor: str = field(
         default="replan",
         metadata={
@@ -45,6 +54,14 @@ CONFIG = DemoConfig
 def run(overrides: list[str]) -> int:
     """Record, evaluate, print the tables and where everything is."""
     config = load(DemoConfig, overrides)
+    from tpsrl.agents.catalog import fingerprints, policies_of, skill_lines
+
+    policies = policies_of(config.agent, weights=config.weights)
+    lines = "\n  ".join(skill_lines(config.agent, policies))
+    print(f"skills of agent={config.agent}:\n  {lines}", flush=True)
+    # Results of other weights are other results: they get a folder of their own.
+    digest = hashlib.sha256(repr(fingerprints(policies)).encode()).hexdigest()[:8]
+    config.out = config.out / (config.agent + (f"_{digest}" if policies else ""))
     videos = [_record(config, scenario) for scenario in DEMO_SCENARIOS]
     folders = [_evaluate(config, scenario) for scenario in DEMO_SCENARIOS]
     from eval.figures import draw_stages, load_runs
@@ -64,7 +81,13 @@ def _record(config: DemoConfig, scenario: str) -> Path:
 
     out = config.out / f"{scenario}.mp4"
     episode = pick_episode(load_scenario_episodes(scenario), config.episode)
-    spec = evaluation_spec(scenario=scenario, agent="scripted", executor=config.executor, depth=128)
+    spec = evaluation_spec(
+        scenario=scenario,
+        agent=config.agent,
+        executor=config.executor,
+        depth=128,
+        weights=config.weights,
+    )
     record = record_episode(spec, episode, config.episode, out, config.every)
     failure = record.failure
     ending = f"failed ({failure['skill']}: {failure['cause']})" if failure else "success"
@@ -82,7 +105,11 @@ def _evaluate(config: DemoConfig, scenario: str) -> Path:
         scenario, count=config.episodes, cache=out / "generated.json.gz", workers=config.workers
     )
     spec = evaluation_spec(
-        scenario=scenario, agent="scripted", executor=config.executor, config={"split": "val"}
+        scenario=scenario,
+        agent=config.agent,
+        executor=config.executor,
+        config={"split": "val"},
+        weights=config.weights,
     )
     summary = evaluate(spec, episodes, out, config.workers, label=scenario)
     print()
