@@ -53,6 +53,9 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         rest_reward: per metre towards the resting position once the joint is where it is wanted.
         wrong_penalty: when anything else is grasped; ends the episode.
         rest_threshold: farthest end effector from its resting position at success, m.
+        failed_stop_ends: whether a stop without success ends the episode. False is for training
+            from scratch: otherwise stop is unlearned long before it could have succeeded.
+        failed_stop_penalty: lost at such a stop.
     """
 
     joint_name: str = ""
@@ -73,6 +76,8 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     rest_reward: float = 1.0
     wrong_penalty: float = 5.0
     rest_threshold: float = 0.15
+    failed_stop_ends: bool = True
+    failed_stop_penalty: float = 0.0
 
     def begin(self, view: View) -> ArticulatedProgress:
         """See :meth:`Task.begin`."""
@@ -109,6 +114,12 @@ class ArticulatedTask(Task[ArticulatedProgress]):
             - self.wrong_penalty * wrong
         )
         success = there & ~view.holds & (view.rest_distance < self.rest_threshold) & stop
+        failed = stop & ~success
+        if self.failed_stop_penalty:
+            reward = reward - self.failed_stop_penalty * failed
+        ends = {"wrong_grasp": wrong, "hold_violation": state.hold_violation}
+        if self.failed_stop_ends:
+            ends["stop"] = failed
         return Advance(
             {
                 "joint": error,
@@ -120,7 +131,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
             },
             reward,
             success,
-            {"wrong_grasp": wrong, "hold_violation": state.hold_violation, "stop": stop},
+            ends,
             {
                 "joint_error": error,
                 "marker_distance": view.marker_distance,

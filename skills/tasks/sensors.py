@@ -24,6 +24,7 @@ SIZES = {
     "obj_goal_gps_compass": 2,
     "marker_rel_pos": 3,
     "marker_start_sensor": 3,
+    "marker_dir": 3,
     "marker_js": 1,
     "pointgoal_with_gps_compass": 2,
     "gps": 2,
@@ -88,6 +89,16 @@ def marker_start_sensor(view: View) -> Array:
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.position)
 
 
+def marker_dir(view: View) -> Array:
+    """Direction in which the front with the handle faces, unit vector, end effector's frame."""
+    state = view.state
+    w, x, y, z = (view.goal.of(state.link_quat, "joint")[:, i] for i in range(4))
+    front = view.xp.stack(
+        [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], axis=-1
+    )
+    return to_frame(view.xp, view.xp.zeros_like(front), state.ee_quat, front)
+
+
 def marker_js(view: View) -> Array:
     """Position of the furniture joint, m or rad."""
     return view.joint_pos[:, None]
@@ -116,6 +127,7 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "obj_goal_gps_compass": obj_goal_gps_compass,
     "marker_rel_pos": marker_rel_pos,
     "marker_start_sensor": marker_start_sensor,
+    "marker_dir": marker_dir,
     "marker_js": marker_js,
     "pointgoal_with_gps_compass": goal_to_agent_gps_compass,
     "gps": gps,

@@ -1,0 +1,249 @@
+"""Open and Close as they are shown to a learner: control laws instead of plans.
+
+The scripted skills of the chain search for a plan, which a policy cannot see. Here the action is a
+function of where the robot, the handle and the joint are at that moment, so that a policy without
+memory can imitate it, and it can say at every step what it would do where a learner has got to.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from skills.interface import Skill, SkillCall, SkillName, SkillStatus
+from skills.scripted.postures import rest_posture
+from skills.scripted.program import GiveUpError, arm_action
+from skills.scripted.view import View, handle_index, link_pose, look, turn, unit, wrap
+from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
+from tpsrl.robot.kinematics import arm_kinematics
+from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_DIM, ACTION_GRIP, Simulator
+
+_REST_REACHED = 0.13
+_MOST_PAN = 0.9
+_GATE, _GATE_STEPS = 0.15, 12.0
+"""The base stays this far off, m, until the arm needs no more than so many steps."""
+_GRIP_WITHIN = 0.10
+_PRESS = 0.06
+"""The base goes on this far where the cup should have met something, m."""
+_RETREAT = 0.2
+_SHUT = 0.015
+"""A joint below this is shut, m or rad."""
+
+
+class Scene:
+    """The handle and its joint as seen from the robot.
+
+    Attributes:
+        view: the robot.
+        q: joint position, m or rad.
+        front: (2,) direction in which the front faces.
+        handle: (3,) m.
+        hinge: (2,) of a door.
+    """
+
+    def __init__(self, sim: Simulator, env_id: int, joint: int) -> None:
+        self.view: View = look(sim, env_id)
+        pos, rotation = link_pose(sim, env_id, joint)
+        self.q = float(self.view.joints[joint])
+        self.front = rotation[:2, 0]
+        self.handle = self.view.markers[handle_index(sim, joint)]
+        self.hinge = pos[:2]
+
+
+class Stance:
+    """Where the base is against a heading and a target, and the posture that reaches the target.
+
+    Args:
+        view: the robot.
+        target: (3,) where the cup is wanted, m.
+        heading: of the base, rad.
+        radius, pitch: of the posture, see :meth:`ArmKinematics.planar`.
+    """
+
+    def __init__(
+        self, view: View, target: np.ndarray, heading: float, radius: float, pitch: float
+    ) -> None:
+        kinematics = arm_kinematics()
+        gap = target[:2] - view.base[:2]
+        ahead, left = float(gap @ unit(heading)), float(gap @ unit(heading + np.pi / 2))
+        pan = float(np.clip(np.arcsin(np.clip(left / radius, -1.0, 1.0)), -_MOST_PAN, _MOST_PAN))
+        posture = kinematics.planar(pan, radius, float(target[2]), pitch)
+        if posture is None:
+            raise GiveUpError("handle out of reach")
+        self.posture: np.ndarray = posture
+        self.turn = wrap(heading - view.base[2])
+        self.go = ahead - float(kinematics.pan_axis[0]) - radius * np.cos(pan)
+        self.steps = float(np.abs(posture - view.target).max()) / ARM_DELTA
+
+
+class _Law(Skill):
+    """Skill whose action depends on the present state alone."""
+
+    privileged = True
+    joint_default = ""
+    radius, pitch = 0.8, np.radians(75.0)
+    drawn_radius, drawn_pitch = 0.62, np.radians(85.0)
+
+    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
+        """See :meth:`Skill.reset`."""
+        name = call.joint or self.joint_default
+        if name not in sim.joint_names:
+            raise ValueError(f"no furniture joint '{name}'.")
+        self._joint = sim.joint_names.index(name)
+
+    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
+        """See :meth:`Skill.act`."""
+        scene = Scene(sim, env_id, self._joint)
+        action = np.zeros(ACTION_DIM)
+        action[ACTION_GRIP] = -1.0
+        if scene.view.held_object >= 0:
+            return action
+        self.law(scene, action)
+        return np.clip(action, -1.0, 1.0)
+
+    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
+        """See :meth:`Skill.status`."""
+        scene = Scene(sim, env_id, self._joint)
+        view = scene.view
+        rested = view.rest_distance < _REST_REACHED and not view.holding
+        return SkillStatus(done=rested and self.there(scene))
+
+    @abstractmethod
+    def law(self, scene: Scene, action: np.ndarray) -> None:
+        """Fill in the (10,) action."""
+
+    @abstractmethod
+    def there(self, scene: Scene) -> bool:
+        """Return whether the joint is where it is wanted."""
+
+    def stance(
+        self, scene: Scene, target: np.ndarray, heading: float, drawn: float = 0.0
+    ) -> Stance:
+        """Return how the robot stands to a cup position, the arm drawn in by a part of its way."""
+        radius = self.radius + drawn * (self.drawn_radius - self.radius)
+        pitch = self.pitch + drawn * (self.drawn_pitch - self.pitch)
+        return Stance(scene.view, target, heading, radius, pitch)
+
+    def rest(self, scene: Scene, action: np.ndarray) -> None:
+        """Bring the arm to rest."""
+        work = arm_kinematics().planar(0.0, self.radius, float(scene.handle[2]), self.pitch)
+        assert work is not None
+        action[ACTION_ARM] = arm_action(scene.view, rest_posture(work))
+
+
+def _come(scene: Scene, stance: Stance, action: np.ndarray, speed: float, press: float) -> None:
+    """Come to where the cup meets its target, the arm first."""
+    action[ACTION_ARM] = arm_action(scene.view, stance.posture)
+    off = _GATE * min(stance.steps / _GATE_STEPS, 1.0)
+    ahead = (stance.go - off + press * (off < 0.02)) / BASE_DELTA_LINEAR
+    aligned = abs(stance.turn) < 0.2
+    near = stance.go < 0.2
+    ahead = np.clip(ahead, -0.6, speed if near else 1.0) * aligned
+    action[ACTION_BASE] = ahead, stance.turn / BASE_DELTA_ANGULAR
+
+
+def _hold_arm(scene: Scene, posture: np.ndarray) -> np.ndarray:
+    return np.clip((posture - scene.view.target) / ARM_DELTA, -1.0, 1.0)
+
+
+class TeachOpenCab(_Law):
+    """Opens a drawer: the cup to the handle, straight back, let go, rest."""
+
+    name = "open_cab"
+    joint_default = "kitchen_counter/drawer3"
+    speed, pull, stride = 0.3, 0.35, 0.06
+    goal, enough = 0.46, 0.412
+
+    def there(self, scene: Scene) -> bool:
+        """See :meth:`_Law.there`."""
+        return scene.q > 0.403
+
+    def law(self, scene: Scene, action: np.ndarray) -> None:
+        """See :meth:`_Law.law`."""
+        heading = float(np.arctan2(-scene.front[1], -scene.front[0]))
+        drawn = float(np.clip(scene.q / self.goal, 0.0, 1.0))
+        stance = self.stance(scene, scene.handle, heading, drawn)
+        if scene.view.held_marker >= 0:
+            ahead = min(drawn + self.stride, 1.05)
+            pulled = self.stance(scene, scene.handle, heading, min(ahead, 1.0))
+            action[ACTION_GRIP] = 1.0 if scene.q < self.enough else -1.0
+            action[ACTION_ARM] = _hold_arm(scene, pulled.posture)
+            back = (pulled.go - (ahead - drawn) * self.goal) / BASE_DELTA_LINEAR
+            action[ACTION_BASE] = (
+                np.clip(back, -self.pull, self.pull),
+                0.3 * stance.turn / BASE_DELTA_ANGULAR,
+            )
+        elif not self.there(scene):
+            _come(scene, stance, action, self.speed, _PRESS)
+            action[ACTION_GRIP] = 1.0 if stance.go < _GRIP_WITHIN else -1.0
+        else:
+            _leave(self, scene, stance, action)
+
+
+class TeachCloseCab(_Law):
+    """Closes a drawer: the cup against the handle, straight ahead, back, rest."""
+
+    name = "close_cab"
+    joint_default = "kitchen_counter/drawer3"
+    speed, below = 0.25, 0.05
+
+    def there(self, scene: Scene) -> bool:
+        """See :meth:`_Law.there`."""
+        return abs(scene.q) < _SHUT
+
+    def law(self, scene: Scene, action: np.ndarray) -> None:
+        """See :meth:`_Law.law`."""
+        heading = float(np.arctan2(-scene.front[1], -scene.front[0]))
+        stance = self.stance(scene, scene.handle - [0.0, 0.0, self.below], heading)
+        if self.there(scene):
+            _leave(self, scene, stance, action)
+        else:
+            _come(scene, stance, action, self.speed, _PRESS)
+
+
+class TeachOpenFridge(_Law):
+    """Opens a door: back along the chord of the handle's arc, the shoulder pan follows the rest."""
+
+    name = "open_fridge"
+    joint_default = "fridge/top_door"
+    radius = 0.7
+    speed, pull, stride = 0.3, 0.5, 0.06
+    goal, enough, bend = 1.27, 1.19, 0.7
+
+    def there(self, scene: Scene) -> bool:
+        """See :meth:`_Law.there`."""
+        return scene.q > 1.175
+
+    def law(self, scene: Scene, action: np.ndarray) -> None:
+        """See :meth:`_Law.law`."""
+        shut = float(np.arctan2(-scene.front[1], -scene.front[0])) - scene.q
+        heading = wrap(shut + self.bend)
+        stance = self.stance(scene, scene.handle, heading)
+        if scene.view.held_marker >= 0:
+            action[ACTION_GRIP] = 1.0 if scene.q < self.enough else -1.0
+            stride = float(np.clip(0.5 * (self.goal - scene.q), 0.0, self.stride))
+            arm = scene.handle[:2] - scene.hinge
+            point = np.append(scene.hinge + turn(stride) @ arm, scene.handle[2])
+            led = self.stance(scene, point, heading)
+            action[ACTION_ARM] = _hold_arm(scene, led.posture)
+            back = np.clip(led.go / BASE_DELTA_LINEAR, -self.pull, self.pull)
+            action[ACTION_BASE] = back, 0.3 * led.turn / BASE_DELTA_ANGULAR
+        elif not self.there(scene):
+            _come(scene, stance, action, self.speed, _PRESS)
+            action[ACTION_GRIP] = 1.0 if stance.go < _GRIP_WITHIN else -1.0
+        else:
+            _leave(self, scene, stance, action)
+
+
+def _leave(law: _Law, scene: Scene, stance: Stance, action: np.ndarray) -> None:
+    """Back away from what stands open, then bring the arm to rest."""
+    law.rest(scene, action)
+    action[ACTION_BASE] = np.clip((stance.go - _RETREAT) / BASE_DELTA_LINEAR, -0.5, 0.0), 0.0
+
+
+LAWS: dict[SkillName, type[Skill]] = {
+    "open_cab": TeachOpenCab,
+    "close_cab": TeachCloseCab,
+    "open_fridge": TeachOpenFridge,
+}
