@@ -8,14 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tpsrl.engines import ENGINES, Scenes, make_simulator
+from tpsrl.engines import ENGINES as ENGINES
+from tpsrl.engines import Scenes
+from tpsrl.engines import make_simulator as make_simulator
 from tpsrl.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from eval.spec import EvaluationSpec
     from tpsrl.agents.interface import Agent, Task
     from tpsrl.episodes.types import Episode
-    from tpsrl.sim.door import Simulator
 
 SCENARIOS = ("tidy_house", "prepare_groceries", "set_table", "rearrange_easy")
 """Scenarios with a planning problem, so that an agent can solve them."""

@@ -135,7 +135,10 @@ def test_episodes_come_back(folder: Path) -> None:
             assert np.allclose(x.pos, y.pos, atol=1e-8) and np.allclose(x.quat, y.quat, atol=1e-8)
         for s, t in zip(a.targets, b.targets, strict=True):
             assert (s.object_index, s.label) == (t.object_index, t.label)
-            assert (s.start_receptacle, s.goal_receptacle) == (t.start_receptacle, t.goal_receptacle)
+            assert (s.start_receptacle, s.goal_receptacle) == (
+                t.start_receptacle,
+                t.goal_receptacle,
+            )
             assert np.allclose(s.goal_pos, t.goal_pos, atol=1e-8)
 
 

@@ -24,7 +24,8 @@ from tpsrl.scenes.description import Container, Joint, Link, Marker, Receptacle,
 from tpsrl.scenes.geometry import matrix_to_quat
 
 _DEFAULTS = {"slide": (5.0, 1.0), "hinge": (1.0, 0.3)}
-"""Damping and friction where a file has next to none: ReplicaCAD's 0.01 would never come to rest."""
+"""Damping and friction where a file has next to none:
+with ReplicaCAD's 0.01 nothing would come to rest."""
 _KINDS = {"prismatic": "slide", "revolute": "hinge", "continuous": "hinge"}
 
 

@@ -19,7 +19,15 @@ from tpsrl.episodes.frames import points_from_habitat
 from tpsrl.episodes.handles import furniture_name
 from tpsrl.episodes.types import RigidObject
 from tpsrl.errors import UserError, nearest
-from tpsrl.scenes.description import Apartment, Furniture, Layout, Link, ObjectType, Shape
+from tpsrl.scenes.description import (
+    Apartment,
+    Furniture,
+    Layout,
+    Link,
+    ObjectType,
+    Receptacle,
+    Shape,
+)
 from tpsrl.scenes.geometry import frame, matrix_to_quat, quat_to_matrix, shape_points
 
 PARKED = 90.0
@@ -104,7 +112,9 @@ def load_dataset(
         splits[name] = _read_scene(catalog, scene, name, found)
     assert found.stage is not None
     stage = found.stage[2]
-    furniture, receptacles = _unique_receptacles([*_stage_piece(stage, found), *found.pieces.values()])
+    furniture, receptacles = _unique_receptacles(
+        [*_stage_piece(stage, found), *found.pieces.values()]
+    )
     poses = {name: _with_parked(found, name) for name in wanted}
     apartment = Apartment(
         name=found.stage[0],
@@ -233,8 +243,11 @@ def _stand(
         name = f"{furniture_name(handle)}~{tries}"
     if name not in found.stands:
         found.stands[name] = (height, tilt, scale)
-        make = _articulated_piece if isinstance(asset, ArticulatedAsset) else _rigid_piece
-        found.pieces[name] = make(name, asset, frame((0, 0, height), matrix_to_quat(tilt)))  # type: ignore[operator]
+        raised = frame((0, 0, height), matrix_to_quat(tilt))
+        if isinstance(asset, ArticulatedAsset):
+            found.pieces[name] = _articulated_piece(name, asset, raised)
+        else:
+            found.pieces[name] = _rigid_piece(name, asset, raised)
         found.names[name] = handle
     found.poses[layout][name] = (float(pose[0, 3]), float(pose[1, 3]), yaw)
 
@@ -276,10 +289,12 @@ def _moved(shape: Shape, by: np.ndarray) -> Shape:
     return replace(shape, pos=pos, quat=matrix_to_quat(at[:3, :3]))  # type: ignore[arg-type]
 
 
-def _moved_receptacle(item, root: str, by: np.ndarray):  # type: ignore[no-untyped-def]
+def _moved_receptacle(item: Receptacle, root: str, by: np.ndarray) -> Receptacle:
     center = by[:3, :3] @ np.asarray(item.center) + by[:3, 3]
     half = np.abs(by[:3, :3]) @ np.asarray(item.half_size)
-    return replace(item, link=root, center=tuple(center.tolist()), half_size=tuple(half.tolist()))
+    x, y, z = (float(v) for v in center)
+    a, b, c = (float(v) for v in half)
+    return replace(item, link=root, center=(x, y, z), half_size=(a, b, c))
 
 
 def _low_is_driven_over(shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:

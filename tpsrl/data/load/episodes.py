@@ -189,7 +189,9 @@ def _joint(dataset: Dataset, name: str, where: str) -> str:
         raise UserError(f"{where} names link {link} of '{furniture}', which has {len(order)} links")
     host, _ = dataset.hosts[furniture][order[number]]
     if host != order[number]:
-        raise UserError(f"{where} gives a position to '{furniture}/{order[number]}', which is fixed")
+        raise UserError(
+            f"{where} gives a position to '{furniture}/{order[number]}', which is fixed"
+        )
     return f"{furniture}/{host}"
 
 
@@ -201,9 +203,12 @@ def _host(
     known = dataset.hosts.get(furniture, {})
     if link not in known:
         names = [f"{f}/{k}" for f, links in dataset.hosts.items() for k in links]
-        raise UserError(f"{where} puts '{name}' on the unknown link '{joint}'{nearest(joint, names)}")
+        raise UserError(
+            f"{where} puts '{name}' on the unknown link '{joint}'{nearest(joint, names)}"
+        )
     host, pose = known[link]
-    if host not in {k for k in known if known[k][0] == k}:
+    piece = next(p for p in dataset.apartment.furniture if p.name == furniture)
+    if host not in {k.name for k in piece.links[1:]}:
         raise UserError(f"{where} puts '{name}' on '{joint}', which does not move")
     return furniture, host, pose[:3, :3] @ np.asarray(offset) + pose[:3, 3]
 

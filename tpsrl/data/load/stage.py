@@ -1,7 +1,7 @@
 """The stage of a scene: walls and floor.
 
-Habitat collides with the stage's triangles as they are. MuJoCo needs convex solids: a connected part
-that is convex is one, any other is filled with boxes.
+Habitat collides with the stage's triangles as they are. MuJoCo needs convex solids: a connected
+part that is convex is one, the surface of any other is covered with boxes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tpsrl.scenes.description import Receptacle, Shape
 from tpsrl.scenes.geometry import shape_points
 
 VOXEL = 0.05
-"""Size of the boxes that fill what is not convex, m."""
+"""Thickness of the boxes that cover what is not convex, m."""
 CEILING = 2.2
 """Nothing above this is touched by the robot, m."""
 STEP = 0.05
@@ -111,7 +111,7 @@ def floor_height(parts: Sequence[Shape]) -> float:
 
 
 def decompose(part: Shape) -> list[Shape]:
-    """Return convex solids that fill one mesh."""
+    """Return convex solids that together touch where one mesh does."""
     import trimesh
 
     mesh: Any = trimesh.Trimesh(np.asarray(part.vertices), np.asarray(part.faces), process=False)
@@ -169,7 +169,7 @@ def _rectangles(mask: np.ndarray) -> list[tuple[int, int, int, int]]:
             continue
         row = left[i, j:]
         j1 = j + (len(row) if row.all() else int(np.argmin(row)))
-        below = left[i:, j:j1].all(axis=1)
+        below = np.asarray(left[i:, j:j1].all(axis=1))
         i1 = i + (len(below) if below.all() else int(np.argmin(below)))
         left[i:i1, j:j1] = False
         out.append((int(i), int(j), int(i1), int(j1)))
@@ -199,7 +199,7 @@ def _is_convex(mesh: Any, solid: Shape) -> bool:
 
 
 def _boxes(mesh: Any) -> list[Shape]:
-    """Fill a surface with boxes, neighbours joined."""
+    """Cover a surface with boxes, neighbours joined."""
     grid = mesh.voxelized(VOXEL)
     filled = np.asarray(grid.matrix, dtype=bool)
     origin = np.asarray(grid.transform)[:3, 3] - VOXEL / 2
