@@ -61,9 +61,12 @@ def run(overrides: list[str]) -> int:
     print(f"skills of agent={config.agent}:\n  {lines}", flush=True)
     # Results of other weights are other results: they get a folder of their own.
     digest = hashlib.sha256(repr(fingerprints(policies)).encode()).hexdigest()[:8]
-    config.out = config.out / (config.agent + (f"_{digest}" if policies else ""))
+    mark = f"{config.agent}_{config.executor}" + (f"_{digest}" if policies else "")
     videos = [_record(config, scenario) for scenario in DEMO_SCENARIOS]
-    folders = [_evaluate(config, scenario) for scenario in DEMO_SCENARIOS]
+    folders = [
+        _evaluate(config, scenario, config.out / f"{scenario}_{mark}")
+        for scenario in DEMO_SCENARIOS
+    ]
     from eval.figures import draw_stages, load_runs
 
     figure = draw_stages(load_runs(folders), config.out / "stages.png")
@@ -95,12 +98,11 @@ def _record(config: DemoConfig, scenario: str) -> Path:
     return out
 
 
-def _evaluate(config: DemoConfig, scenario: str) -> Path:
+def _evaluate(config: DemoConfig, scenario: str, out: Path) -> Path:
     from eval.runner import evaluate
     from eval.table import print_summary
     from tpsrl.assembly import evaluation_spec, load_scenario_episodes
 
-    out = config.out / f"{scenario}_{config.executor}"
     episodes = load_scenario_episodes(
         scenario, count=config.episodes, cache=out / "generated.json.gz", workers=config.workers
     )
