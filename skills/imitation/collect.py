@@ -20,7 +20,7 @@ from skills.envs.single import SkillEnv
 from skills.imitation.demonstrations import Demonstration, write_shard
 from skills.interface import Skill, SkillCall
 from skills.learned.inference import NumpyPolicy
-from skills.scripted import make_skill
+from skills.scripted.teachers import make_teacher
 from skills.tasks.sensors import DEPTH
 
 _NOISE_MEMORY = 0.9
@@ -160,7 +160,7 @@ class _Recorder:
         return expert
 
     def _expert(self) -> Skill:
-        skill = make_skill(self.call.skill)
+        skill = make_teacher(self.call.skill)
         skill.reset(self.env.sim, 0, self.call, self.seed)
         return skill
 

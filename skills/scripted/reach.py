@@ -98,6 +98,17 @@ class _Posture:
     cost: float
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """What decides between plans, see :func:`plan_reach`."""
+
+    banned: Sequence[Reach]
+    drive_weight: float
+    crowd_weight: float
+    standoffs: Sequence[float]
+    stray_weight: float
+
+
 def free_space(sim: Simulator, env_id: int) -> Navigation:
     """Return the free space with open drawers and doors taken out."""
     navigation = sim.scene(env_id).navigation
@@ -116,6 +127,9 @@ def plan_reach(
     crowd_weight: float = 0.0,
     low: Sequence[np.ndarray] = (),
     ignore: int | None = None,
+    standoffs: Sequence[float] = _STANDOFFS,
+    stray_weight: float = 0.0,
+    margin: float = 0.0,
 ) -> Reach:
     """Find the cheapest way for the cup to reach a target.
 
@@ -129,6 +143,9 @@ def plan_reach(
         crowd_weight: cost of each blocked eighth of the circle around the standoff, where the
             robot would swing its arm when it turns.
         ignore: index of the object that may be touched.
+        standoffs: distances behind the pose at contact where the arm may be raised, best first, m.
+        stray_weight: cost of a radian of direction against ``target.azimuth``.
+        margin: the way in must also be free this far to the left and right, m.
         low: (7,) postures in which the robot may come to the standoff, besides the present one.
 
     Raises:
@@ -136,7 +153,8 @@ def plan_reach(
     """
     navigation = free_space(sim, env_id)
     postures = [p for p in _postures(view, target) if p.steps <= _MOST_STEPS]
-    candidates = _candidates(navigation, view, target, postures, banned, drive_weight, crowd_weight)
+    choice = _Choice(banned, drive_weight, crowd_weight, standoffs, stray_weight)
+    candidates = _candidates(navigation, view, target, postures, choice)
     if not candidates:
         raise GiveUpError("target out of reach")
     best: Reach | None = None
@@ -145,7 +163,7 @@ def plan_reach(
             world.remove(ignore)
         for reach, posture in candidates[:_MOST_QUERIES]:
             allowed = best.touches if best is not None else 99
-            touches = _count_touches(world, [view.qpos, *low], reach, posture, allowed)
+            touches = _count_touches(world, [view.qpos, *low], reach, posture, allowed, margin)
             if best is None or touches < best.touches:
                 best = _with_touches(reach, touches)
             if touches == 0:
@@ -193,9 +211,7 @@ def _candidates(
     view: View,
     target: TipTarget,
     postures: Sequence[_Posture],
-    banned: Sequence[Reach],
-    drive_weight: float,
-    crowd_weight: float,
+    choice: _Choice,
 ) -> list[tuple[Reach, _Posture]]:
     """Return feasible plans, cheapest first, one for each direction and pitch."""
     if not postures:
@@ -204,7 +220,7 @@ def _candidates(
     azimuths = azimuths[[abs(wrap(a - target.azimuth)) <= target.spread + 1e-6 for a in azimuths]]
     bases = np.array([[_base_pose(target.xy, p, a) for a in azimuths] for p in postures])
     free = navigation.is_navigable(bases[..., :2])
-    crowd = _crowd(navigation, bases) if crowd_weight else np.zeros(free.shape)
+    crowd = _crowd(navigation, bases) if choice.crowd_weight else np.zeros(free.shape)
     field = navigation.distance_field(view.base[None, :2])
     found: dict[tuple[int, float], tuple[Reach, _Posture]] = {}
     for k, posture in enumerate(postures):
@@ -215,13 +231,16 @@ def _candidates(
             old = found.get((j, posture.pitch))
             if old is not None and old[0].cost <= posture.cost:
                 continue
-            reach = _with_standoff(navigation, target.xy, base, posture, float(azimuth))
-            if reach is None or any(_alike(reach, b) for b in banned):
+            reach = _with_standoff(
+                navigation, target.xy, base, posture, float(azimuth), choice.standoffs
+            )
+            if reach is None or any(_alike(reach, b) for b in choice.banned):
                 continue
             cost = (
                 posture.cost
-                + crowd_weight * crowd[k, j]
-                + drive_weight * drive_steps(field, view.base, reach.standoff)
+                + choice.crowd_weight * crowd[k, j]
+                + choice.drive_weight * drive_steps(field, view.base, reach.standoff)
+                + choice.stray_weight * abs(wrap(float(azimuth) - target.azimuth))
             )
             if np.isfinite(cost) and (old is None or cost < old[0].cost):
                 found[(j, posture.pitch)] = (_with_cost(reach, cost), posture)
@@ -246,12 +265,17 @@ def _base_pose(xy: np.ndarray, posture: _Posture, azimuth: float) -> np.ndarray:
 
 
 def _with_standoff(
-    navigation: Navigation, xy: np.ndarray, base: np.ndarray, posture: _Posture, azimuth: float
+    navigation: Navigation,
+    xy: np.ndarray,
+    base: np.ndarray,
+    posture: _Posture,
+    azimuth: float,
+    standoffs: Sequence[float],
 ) -> Reach | None:
     """Find where the robot stops and raises its arm: straight behind the pose at contact."""
     ahead = np.append(unit(base[2]), 0.0)
     pre_base = base - posture.back * ahead
-    for back in _STANDOFFS:
+    for back in standoffs:
         standoff = base - back * ahead
         if np.linalg.norm(standoff[:2] - xy) > _FARTHEST:
             continue
@@ -290,7 +314,12 @@ def drive_steps(field: object, here: np.ndarray, goal: np.ndarray) -> float:
 
 
 def _count_touches(
-    world: WhatIf, low: Sequence[np.ndarray], reach: Reach, posture: _Posture, enough: int
+    world: WhatIf,
+    low: Sequence[np.ndarray],
+    reach: Reach,
+    posture: _Posture,
+    enough: int,
+    margin: float,
 ) -> int:
     """Count tried postures of a plan that touch something; stops counting at ``enough``."""
     count = 0
@@ -303,6 +332,16 @@ def _count_touches(
         (reach.raise_at, reach.pre),
         *((reach.standoff, qpos) for qpos in low),
     ]
+    if margin:
+        trials += [
+            (reach.raise_at, qpos + k * (reach.pre - qpos))
+            for qpos in low[:1]
+            for k in (0.3, 0.6, 0.8)
+        ]
+    aside = margin * np.append(unit(reach.base[2] + np.pi / 2), 0.0)
+    for part in (1.0, posture.clear) if margin else ():
+        base, qpos = reach.at(part)
+        trials += [(base + aside, qpos), (base - aside, qpos)]
     for base, qpos in trials:
         count += world.touches(base, qpos)
         if count >= enough:

@@ -202,6 +202,9 @@ class WhatIf:
 
     def touches(self, base: np.ndarray, qpos: np.ndarray) -> bool:
         """Return whether the robot at a (3,) base pose with a (7,) arm posture is in contact."""
+        quick = getattr(self._sim, "robot_touches_at", None)  # engines may offer it
+        if quick is not None:
+            return bool(quick(base, qpos, self._env_id))
         self._sim.set_base(np.asarray(base)[None], [self._env_id])
         self._sim.set_arm(np.asarray(qpos)[None], [self._env_id])
         return self._sim.robot_contacts(self._env_id)

@@ -178,6 +178,20 @@ class World:
         mujoco.mj_forward(self.model, self.data)
         return robot_touches(self.data, self.index)
 
+    def touches_at(self, pose: np.ndarray, qpos: np.ndarray) -> bool:
+        """Return whether the robot would touch anything in another posture.
+
+        Leaves the world there with its dynamics undefined: :meth:`restore` has to follow.
+        """
+        carry = self.suction.relative_pose()
+        self._move_base(np.asarray(pose, dtype=float))
+        self._write_arm(np.asarray(qpos, dtype=float))
+        mujoco.mj_kinematics(self.model, self.data)
+        self.suction.follow(carry)
+        mujoco.mj_kinematics(self.model, self.data)
+        mujoco.mj_collision(self.model, self.data)
+        return robot_touches(self.data, self.index)
+
     def deepest_overlap(self) -> float:
         """Return the depth of the deepest contact of any object of the episode, m."""
         mujoco.mj_forward(self.model, self.data)
