@@ -65,9 +65,9 @@ _ATTEMPTS = 4
 
 def make_teacher(name: SkillName) -> Skill:
     """Return the scripted skill that demonstrates; that of the chain where there is no other."""
-    return {"navigate": Approach, "pick": TeachPick, "place": TeachPlace}.get(
-        name, lambda: make_skill(name)
-    )()
+    own: dict[SkillName, type[Skill]] = {"pick": TeachPick, "place": TeachPlace}
+    teachers = {"navigate": Approach, **LAWS, **own}
+    return teachers[name]() if name in teachers else make_skill(name)
 
 
 def straight_azimuth(view: View, xy: np.ndarray) -> float:
