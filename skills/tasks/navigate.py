@@ -29,6 +29,9 @@ class NavigateTask(Task[NavigateProgress]):
         success_angle: largest bearing at success, rad.
         min_start_distance: least straight distance to the goal at the start, m.
         holding_probability: of starting with the target in the hand; the goal is then its goal.
+        failed_stop_ends: whether a stop without success ends the episode. False is for training
+            from scratch: otherwise stop is unlearned, or ends episodes, before driving is learned.
+        failed_stop_penalty: lost at such a stop.
     """
 
     distance_reward: float = 1.0
@@ -38,6 +41,8 @@ class NavigateTask(Task[NavigateProgress]):
     success_angle: float = 0.261799
     min_start_distance: float = 3.0
     holding_probability: float = 0.167
+    failed_stop_ends: bool = True
+    failed_stop_penalty: float = 0.0
 
     def begin(self, view: View) -> NavigateProgress:
         """See :meth:`Task.begin`."""
@@ -62,11 +67,14 @@ class NavigateTask(Task[NavigateProgress]):
         turned = xp.where(near, change(xp, progress.angle, angle), 0.0)
         reward = self.distance_reward * (progress.distance - distance) + self.turn_reward * turned
         there = (flat < self.success_distance) & (angle < self.success_angle)
+        failed = stop & ~there
+        if self.failed_stop_penalty:
+            reward = reward - self.failed_stop_penalty * failed
         return Advance(
             {"distance": distance, "angle": xp.where(near, angle, progress.angle)},
             reward,
             there & stop,
-            {"stop": stop},
+            {"stop": failed} if self.failed_stop_ends else {},
             {"distance": flat, "angle": angle},
         )
 

@@ -186,6 +186,16 @@ def test_navigate_success(pose, success):
     assert cause(outcome) == ("success" if success else "stop")
 
 
+def test_navigate_may_go_on_after_a_failed_stop():
+    task = make_task("navigate", options={"failed_stop_ends": False, "failed_stop_penalty": 0.1})
+    goal = {"position": np.array([5.0, 0.0, 0.8])}
+    far, near = state(base_pose=[0.0, 0.0, 0.5]), state(base_pose=[3.6, 0.0, 0.2])
+    failed = judge(task, far, far, YES, **goal)
+    assert not failed.terminated[0] and failed.reward[0] == pytest.approx(-0.1 - 0.005)
+    done = judge(task, near, near, YES, **goal)
+    assert done.terminated[0] and done.reward[0] == pytest.approx(10.0 - 0.005)
+
+
 def test_navigate_penalties_are_a_quirk():
     worse = state(force_sum=1e3, hold_violation=True)
     goal = {"position": np.array([5.0, 0.0, 0.8])}
