@@ -174,5 +174,8 @@ def _flat(content: dict[Any, Any], prefix: str) -> list[str]:
         if isinstance(value, dict):
             words += _flat(value, f"{prefix}{key}.")
         else:
-            words.append(f"{prefix}{key}={json.dumps(value)}")
+            name = f"{prefix}{key}"
+            # Our own text values are read as they are typed, the trainer's are YAML.
+            plain = isinstance(value, str) and _is_own(name)
+            words.append(f"{name}={value if plain else json.dumps(value)}")
     return words
