@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -45,7 +46,32 @@ def _mujoco(num_envs: int) -> Simulator:
     return MujocoSimulator(num_envs, depth=DEPTH)
 
 
-ENGINES = {"mujoco": Engine(_mujoco)}
+def _hosted(num_envs: int) -> Simulator:
+    """MuJoCo in another process, behind the transport that Habitat's server uses."""
+    from tpsrl.scenes.apartment import load_apartment
+    from tpsrl.scenes.objects import object_types
+    from tpsrl.sim.habitat.link import ServerProcess
+    from tpsrl.sim.habitat.remote import RemoteSimulator
+    from tpsrl.sim.scene_info import SceneLibrary
+
+    factory = {"factory": "tpsrl.engines:make_simulator", "arguments": {"depth": DEPTH}}
+    link = ServerProcess(
+        sys.executable, "tpsrl.sim.habitat.hosted:make", {**factory, "depth": True}, what="MuJoCo"
+    )
+    return RemoteSimulator(link, SceneLibrary(load_apartment()), object_types(), DEPTH)
+
+
+def _habitat(num_envs: int) -> Simulator:
+    from tpsrl.engines import make_simulator
+
+    return make_simulator("habitat", DEPTH, habitat={"python": os.environ.get(HABITAT_PYTHON)})
+
+
+ENGINES = {
+    "mujoco": Engine(_mujoco),
+    "mujoco in a server": Engine(_hosted, many=False),
+    "habitat": Engine(_habitat, exact=False, many=False),
+}
 
 
 def engine(name: str) -> Engine:

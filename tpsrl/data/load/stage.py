@@ -141,7 +141,7 @@ def ground(parts: Sequence[Shape]) -> tuple[np.ndarray, list[Shape]]:
     floor = np.zeros(high - low, dtype=bool)
     floor[tuple((index - low).T)] = True
     bounds = np.stack([low, high]) * _CELL
-    return bounds, [_slab(low, rectangle) for rectangle in _rectangles(~floor)]
+    return bounds, [_slab(low, rectangle) for rectangle in rectangles(~floor)]
 
 
 def _raster(triangle: np.ndarray) -> np.ndarray:
@@ -160,7 +160,7 @@ def _raster(triangle: np.ndarray) -> np.ndarray:
     return cells[inside]
 
 
-def _rectangles(mask: np.ndarray) -> list[tuple[int, int, int, int]]:
+def rectangles(mask: np.ndarray) -> list[tuple[int, int, int, int]]:
     """Cover the true cells of (a, b) with rectangles (i0, j0, i1, j1), ends excluded."""
     left = mask.copy()
     out = []
@@ -210,7 +210,7 @@ def _boxes(mesh: Any) -> list[Shape]:
         same = k + 1
         while same < layers.shape[2] and np.array_equal(layers[:, :, same], layers[:, :, k]):
             same += 1
-        for i0, j0, i1, j1 in _rectangles(layers[:, :, k]):
+        for i0, j0, i1, j1 in rectangles(layers[:, :, k]):
             low = origin + VOXEL * np.array([i0, j0, k])
             high = origin + VOXEL * np.array([i1, j1, same])
             half, center = (high - low) / 2, (high + low) / 2

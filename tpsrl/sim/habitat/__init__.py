@@ -1,0 +1,1 @@
+"""Habitat behind the simulator door, usually in an interpreter of its own."""
