@@ -41,8 +41,9 @@ class CollectConfig:
     steps: int = 128
     envs_per_worker: int = 1
     threads: int = 1  # torch threads while collecting, when the environments need the cores
-    min_batch: int = 0  # 0: num_envs / 1.5
-    max_batch: int = 0  # 0: num_envs
+    num_inference_workers: int = 1  # processes that infer, the main one included
+    min_batch: int = 0  # 0: num_envs / num_inference_workers / 1.5
+    max_batch: int = 0  # 0: 1.5 * num_envs / num_inference_workers, at most num_envs
     final_batch: str = "dispatch"
     step_timeout: float = 60.0
     start_timeout: float = 180.0
@@ -169,7 +170,8 @@ class TrainConfig:
 POSITIVE = (
     *("total_steps", "threads", "optim.lr", "ppo.epochs", "ppo.mini_batches"),
     *("collect.num_envs", "collect.steps", "collect.envs_per_worker", "collect.threads"),
-    *("collect.queue", "log.interval", "log.keep_checkpoints", "log.checkpoint_interval"),
+    *("collect.num_inference_workers", "collect.queue"),
+    *("log.interval", "log.keep_checkpoints", "log.checkpoint_interval"),
 )
 
 NOT_NEGATIVE = (
@@ -337,6 +339,13 @@ def _validate_together(config: TrainConfig) -> None:
         raise ConfigError(
             "resume=exact needs collector=inline, since worker timing cannot be repeated: use "
             "collector=inline or resume=auto"
+        )
+    if collect.num_inference_workers > 1 and (
+        config.collector == "inline" or config.scheme in ("htsrl", "async")
+    ):
+        raise ConfigError(
+            f"collect.num_inference_workers={collect.num_inference_workers} needs "
+            "collector=workers and scheme=ver, nover or ddppo: use 1, or change these"
         )
     if max(collect.min_batch, collect.max_batch) > collect.num_envs:
         raise ConfigError(

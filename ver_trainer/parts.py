@@ -19,6 +19,7 @@ from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.envs.spaces import EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import load_pretrained
+from ver_trainer.inference.team import InferenceTeam, TeamOptions
 from ver_trainer.learner.anchor import Anchor
 from ver_trainer.learner.ppo import PPOLearner
 from ver_trainer.memory import keep_freed_memory
@@ -44,6 +45,7 @@ class Parts:
     generator: torch.Generator
     rng: np.random.Generator
     preemption: Preemption | None
+    team: InferenceTeam | None = None
 
 
 def choose_device(name: str, local_rank: int) -> torch.device:
@@ -99,6 +101,7 @@ def build(
     pool = (
         batched if batched is not None else make_pool(config, factory, spec, group, first_episodes)
     )
+    team = None
     try:
         policy = make_policy(spec, config.net, config.precision).to(device)
         if config.pretrained:
@@ -112,14 +115,17 @@ def build(
         learner = make_learner(config, policy, group, rng)
         if config.ppo.anchor_coef:
             learner.anchor = Anchor(policy, config.ppo, n)
-        collector = _make_collector(config, pool, storage, policy, generator, device)
+        team = _make_team(config, pool, storage, policy, group)
+        collector = _make_collector(config, pool, storage, policy, generator, device, team)
     except BaseException:
+        if team is not None:
+            team.close()
         pool.close()
         raise
     preemption = _make_preemption(config, group, storage.size) if preempts else None
     return Parts(
         group, device, factory, spec, policy, learner, storage, pool, collector, generator, rng,
-        preemption,
+        preemption, team,
     )  # fmt: skip
 
 
@@ -179,6 +185,7 @@ def _make_collector(
     policy: Policy,
     generator: torch.Generator,
     device: torch.device,
+    team: InferenceTeam | None,
 ) -> Any:
     from ver_trainer.rollout.batched import BatchedCollector, BatchedEnv
 
@@ -193,7 +200,26 @@ def _make_collector(
         device,
         tuple(config.info_keys),
         config.collect.check_finite,
+        team,
     )
+
+
+def _make_team(
+    config: TrainConfig, pool: Any, storage: RolloutStorage, policy: Policy, group: Group
+) -> InferenceTeam | None:
+    collect = config.collect
+    if collect.num_inference_workers == 1:
+        return None
+    options = TeamOptions(
+        collect.num_inference_workers - 1,
+        collect.threads,
+        config.seed + 1000 * group.rank,
+        # Before the environments that wait for it are taken for dead.
+        collect.step_timeout / 2,
+        collect.start_timeout,
+        collect.max_faults,
+    )
+    return InferenceTeam(policy, storage, pool, options)
 
 
 def _make_preemption(config: TrainConfig, group: Group, quota: int) -> Preemption:

@@ -119,6 +119,8 @@ class Runner:
                 finished = self._loop()
             return self._result(finished)
         finally:
+            if parts.team is not None:
+                parts.team.close()
             parts.pool.close()
             if logger is not None:
                 logger.close()
@@ -271,7 +273,7 @@ class Runner:
         for fault in stats.faults:
             lines = fault.detail.strip().splitlines()
             self.logger.message(
-                f"environment worker replaced ({fault.kind}, {self.fault_count} so far, "
+                f"{fault.who} replaced ({fault.kind}, {self.fault_count} so far, "
                 f"{self.config.collect.max_faults} allowed): {lines[0]} {lines[-1]}"
             )
 

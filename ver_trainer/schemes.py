@@ -48,8 +48,14 @@ def collect_rules(config: TrainConfig) -> CollectRules:
     """Rules of the collector for the configured scheme."""
     scheme, collect = SCHEMES[config.scheme], config.collect
     n = collect.num_envs
-    highest = collect.max_batch or n
-    lowest = collect.min_batch or max(int(n / 1.5), 1)
+    most = (
+        n
+        if collect.num_inference_workers == 1
+        else -(-3 * n // (2 * collect.num_inference_workers))
+    )
+    highest = collect.max_batch or min(most, n)
+    workers = collect.num_inference_workers
+    lowest = collect.min_batch or max(int(n / workers / 1.5), 1)
     return CollectRules(
         lock_step=scheme.lock_step,
         quota=scheme.quota,

@@ -32,9 +32,9 @@ def send_message(
     connection.sendall(data)
 
 
-def receive_message(connection: socket.socket) -> tuple[Any, list[int]] | None:
-    """Receives one message, or None at end of file."""
-    head, descriptors, _, _ = socket.recv_fds(connection, LENGTH.size, 8)
+def receive_message(connection: socket.socket, most: int = 8) -> tuple[bytearray, list[int]] | None:
+    """Receives one message and up to ``most`` file descriptors, or None at end of file."""
+    head, descriptors, _, _ = socket.recv_fds(connection, LENGTH.size, most)
     if not head:
         return None
     while len(head) < LENGTH.size:

@@ -34,11 +34,12 @@ _TICK = 0.2
 
 @dataclass
 class Fault:
-    """One failure of an environment worker."""
+    """One failure of a worker; ``rows`` are the environments that start afresh."""
 
     rows: tuple[int, ...]
     kind: str  # "raised", "died" or "hung"
     detail: str
+    who: str = "environment worker"
 
 
 @dataclass
@@ -85,10 +86,10 @@ class WorkerPool:
         self.faults: list[Fault] = []
         self.fault_count = 0
         self.should_stop: Callable[[], None] = lambda: None
-        self._block = SharedBlock(
+        self.block = SharedBlock(
             Layout.of(transfer_specs(spec, options.info_keys), options.num_envs)
         )
-        self.buffers = self._block.arrays
+        self.buffers = self.block.arrays
         self._ready_in, self._ready_out = os.pipe()
         os.set_blocking(self._ready_in, False)
         self._poll = select.poll()
@@ -118,8 +119,8 @@ class WorkerPool:
         )
         theirs.close()
         send_message(self._control, {"path": sys.path})
-        setup = {"layout": self._block.layout, "factory": factory}
-        send_message(self._control, setup, (self._block.descriptor, self._ready_out))
+        setup = {"layout": self.block.layout, "factory": factory}
+        send_message(self._control, setup, (self.block.descriptor, self._ready_out))
 
     def _start_worker(self, rows: tuple[int, ...], first_episodes: tuple[int, ...]) -> None:
         options = self.options
@@ -154,14 +155,25 @@ class WorkerPool:
 
     def send(self, rows: np.ndarray) -> None:
         """Steps ``rows`` with the actions in ``buffers['action']``."""
-        now = time.monotonic()
+        self.mark_busy(rows)
         for row in rows.tolist():
-            worker = self._worker_of[row]
-            worker.busy_since[row] = now
+            if row in self._starting:
+                continue  # its worker was replaced since the batch was made
             try:
-                worker.connection.send(INDEX.pack(row))
+                self._worker_of[row].connection.send(INDEX.pack(row))
             except OSError:
                 continue  # the worker is dead: the next receive sees the end of file
+
+    def mark_busy(self, rows: np.ndarray) -> None:
+        """Expects results of ``rows``, which somebody else is about to send."""
+        now = time.monotonic()
+        for row in rows.tolist():
+            if row not in self._starting:
+                self._worker_of[row].busy_since[row] = now
+
+    def links(self) -> list[tuple[tuple[int, ...], int]]:
+        """Rows and the file descriptor through which they are told to step."""
+        return [(w.task.rows, w.connection.fileno()) for w in self._workers.values()]
 
     def receive(self, max_wait: float | None) -> list[int]:
         """Returns rows whose result (or first observation) is there, in order of arrival.
@@ -285,7 +297,7 @@ class WorkerPool:
         if self._workers:
             os.close(self._ready_in)
             os.close(self._ready_out)
-            self._block.close()
+            self.block.close()
         self._workers = {}
 
     @property

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ver_trainer.envs.pool import Fault
 from ver_trainer.errors import NonFiniteError
+from ver_trainer.inference.step import Inference
+from ver_trainer.inference.team import Batch, InferenceTeam
 from ver_trainer.nets.policy import Policy
 from ver_trainer.rollout.storage import RolloutStorage
 from ver_trainer.rollout.transfer import Transfer
@@ -96,14 +97,16 @@ class Collector:
         device: torch.device,
         info_keys: tuple[str, ...] = (),
         check_finite: bool = True,
+        team: InferenceTeam | None = None,
     ) -> None:
         self.pool, self.storage, self.policy, self.rules = pool, storage, policy, rules
         self.generator, self.device, self.info_keys = generator, device, info_keys
+        self.team = team
         self.version = 0
         self.ends_early: Callable[[], bool] | None = None
         self.before_inference: Callable[[], None] = lambda: None
         self.transfer = Transfer(pool.buffers, policy.spec.action, device)
-        self.state = policy.initial_state(pool.num_envs, device)
+        self.state = policy.initial_state(pool.num_envs, device) if team is None else team.state
         self.step_of_env = np.zeros(pool.num_envs, np.int64)
         self.served = np.zeros(pool.num_envs, np.int64)
         self.step_seconds = np.zeros(pool.num_envs)
@@ -169,6 +172,10 @@ class Collector:
                 if self.ends_early():
                     break
                 left = min(left, 0.005) if left is not None else 0.005
+            if self.team is not None:
+                self._poll_team()
+                if self.team.busy:  # a worker that fails must not be waited for
+                    left = min(left, 0.1) if left is not None else 0.1
             self._ready += self.pool.receive(left)
             self._handle_faults()
             if first is None and self._ready:
@@ -190,7 +197,11 @@ class Collector:
         return min(self.rules.min_batch, outstanding), self._inference_seconds / 2
 
     def _handle_faults(self) -> None:
-        for fault in self.pool.take_faults():
+        faults = self.pool.take_faults()
+        if faults and self.team is not None:
+            self._wait_for_team()  # before rows move
+            self.team.reconnect()
+        for fault in faults:
             self.stats.faults.append(fault)
             for env in fault.rows:
                 self.stats.dropped += self.storage.drop_episode(env)
@@ -264,32 +275,49 @@ class Collector:
         """Infers for ``envs``, sends their actions and stores the rows."""
         if not len(envs):
             return
-        begin = time.perf_counter()
         self.before_inference()
-        storage = self.storage
         episodes = self.pool.buffers["episode"][envs]
-        rows = storage.append(envs, episodes, self.step_of_env[envs], self.version)
-        obs: dict[str, Tensor] = {name: tensor[rows] for name, tensor in storage.obs.items()}
-        self.transfer.read_into(obs, envs)
-        index = torch.from_numpy(envs).to(self.device)
-        state = self.state[index]
-        step = self.policy.act(obs, state, self.generator)
-        self.transfer.write_actions(envs, step.action)
+        rows = self.storage.append(envs, episodes, self.step_of_env[envs], self.version)
+        if self.team is not None:
+            self._poll_team()
+            if self.team.take(Batch(envs, rows)):
+                return
+        self._infer(envs, rows)
+
+    def _infer(self, envs: np.ndarray, rows: slice) -> None:
+        begin = time.perf_counter()
+        inference = Inference(
+            self.policy, self.storage.tensors, self.state, self.transfer, self.generator
+        )
+        outcome = inference.act(envs, rows)
         self.pool.send(envs)
-        tensors = storage.tensors
-        tensors["state"][rows] = state
-        tensors["action"][rows] = step.action
-        tensors["log_prob"][rows] = step.log_prob
-        tensors["value"][rows] = step.value
-        self.state[index] = step.state
-        spent = time.perf_counter() - begin
-        self._inference_seconds += 0.02 * (spent - self._inference_seconds)
-        self.stats.inference += spent
+        inference.store(outcome)
+        self._note_inference(len(envs), time.perf_counter() - begin)
+
+    def _note_inference(self, count: int, seconds: float) -> None:
+        self._inference_seconds += 0.02 * (seconds - self._inference_seconds)
+        self.stats.inference += seconds
         self.stats.batches += 1
-        self.stats.requests += len(envs)
+        self.stats.requests += count
+
+    def _poll_team(self, timeout: float = 0.0) -> None:
+        """Hears from the inference workers; does the work of one that failed."""
+        assert self.team is not None
+        for batch in self.team.poll(timeout):
+            self._infer(batch.envs, batch.rows)
+        for count, seconds in self.team.finished:
+            self._note_inference(count, seconds)
+        self.team.finished.clear()
+        self.stats.faults += self.team.take_faults()
+
+    def _wait_for_team(self) -> None:
+        """Returns when no other process touches weights, rows or recurrent states."""
+        while self.team is not None and self.team.busy:
+            self._poll_team(0.1)
 
     def _bootstrap(self) -> None:
         """Gives unfinished episodes the value of the state in which the rollout leaves them."""
+        self._wait_for_team()
         if self.rules.replay:
             envs = np.array(self._pending, np.int64)
             if len(envs):
@@ -299,6 +327,7 @@ class Collector:
                 self.storage.bootstrap(envs, values)
         else:
             self._act(self._take_pending())
+            self._wait_for_team()
         self.storage.bootstrap_in_flight()
 
     def capture(self) -> dict[str, Any]:

@@ -83,6 +83,11 @@ class RolloutStorage:
         self.last_row = np.full(num_envs, -1)  # last complete row whose episode goes on
         self.steps_of_env = np.zeros(num_envs, np.int64)  # complete rows in this rollout
 
+    def adopt(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Uses other memory, of the same shapes, for the tensors."""
+        self.tensors = dict(tensors)
+        self.obs = {k[4:]: v for k, v in self.tensors.items() if k.startswith("obs/")}
+
     def append(
         self, envs: np.ndarray, episodes: np.ndarray, steps: np.ndarray, version: int
     ) -> slice:

@@ -1,0 +1,1 @@
+"""Inference in several processes."""
