@@ -26,6 +26,8 @@ _BEYOND = 0.1
 _SLACK = 0.03
 _FACING = np.radians(5.0)
 _LOOKAHEAD = 0.5
+_MARGIN = 0.12
+"""A learner that drives along an obstacle touches it, and does not see what it touches, m."""
 _TURN_ONLY, _FULL_SPEED = 0.7, 0.25
 """The robot drives not at all, and with full speed, at these heading errors, rad."""
 
@@ -68,7 +70,7 @@ class Approach(Navigate):
         poses = np.array(list(sim.scene(env_id).furniture_pose.values())).reshape(-1, 3)
         points = np.concatenate([poses[:, :2], here[None]])
         extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
-        return ComfortField(navigation, self._target, here, extent, self._radius)
+        return ComfortField(navigation, self._target, here, extent, self._radius, _MARGIN)
 
     def _heading(self, view: View) -> tuple[float, float]:
         """Return distance and bearing of the target, m and rad, left positive."""

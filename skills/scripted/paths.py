@@ -15,6 +15,7 @@ _RESOLUTION = 0.05
 _COMFORT = 0.5
 """Clearance beyond the robot's radius that costs nothing, m."""
 _SLOWEST = 0.2
+_CREEP = 0.25
 _LOOKAHEAD = 0.35
 _SMALL_TURN = 0.3
 """A turn smaller than this is left to the steering, rad."""
@@ -33,6 +34,8 @@ class ComfortField:
         start: (2,) must lie inside the grid.
         extent: (2, 2) corners of the region looked at, m.
         radius: if positive, every free point within it is a goal and ``goal`` need not be free, m.
+        margin: nearer to obstacles than this it is slower still, and the straight line to a point
+            ahead keeps this distance where the path does, m.
     """
 
     def __init__(
@@ -42,8 +45,9 @@ class ComfortField:
         start: np.ndarray,
         extent: np.ndarray,
         radius: float = 0.0,
+        margin: float = 0.0,
     ) -> None:
-        self.navigation, self.goal, self.radius = navigation, goal, radius
+        self.navigation, self.goal, self.radius, self.margin = navigation, goal, radius, margin
         self._low = np.minimum(extent[0], np.minimum(goal, start)) - 0.3
         high = np.maximum(extent[1], np.maximum(goal, start)) + 0.3
         self._shape = np.ceil((high - self._low) / _RESOLUTION).astype(int) + 1
@@ -52,6 +56,8 @@ class ComfortField:
         free = navigation.is_navigable(nodes)
         room = ndimage.distance_transform_edt(free) * _RESOLUTION
         speed = np.clip(room / _COMFORT, _SLOWEST, 1.0)
+        speed *= np.where(room < margin, _CREEP, 1.0)
+        self._room = room
         gap = np.linalg.norm(nodes - goal, axis=-1)
         edge = radius if radius > 0.0 else 1.5 * _RESOLUTION
         near = (gap <= edge) & (free | (radius <= 0.0))
@@ -80,11 +86,14 @@ class ComfortField:
                 break
             node, walked = after[best], walked + float(run[best]) * _RESOLUTION
             trail.append(node)
-        for node in reversed(trail):
-            point = self._low + _RESOLUTION * node
-            if self._sees(here, point) and np.linalg.norm(point - here) > 1e-6:
-                return point
-        return None
+        points = [self._low + _RESOLUTION * node for node in reversed(trail)]
+        points = [point for point in points if np.linalg.norm(point - here) > 1e-6]
+        if self.margin > 0.0:
+            least = np.minimum.accumulate([self._room[tuple(node)] for node in trail])[::-1]
+            for point, room in zip(points, least, strict=False):
+                if self._sees(here, point, float(room)):
+                    return point
+        return next((point for point in points if self._sees(here, point)), None)
 
     def _enter(self, here: np.ndarray) -> np.ndarray | None:
         centre = np.round((here - self._low) / _RESOLUTION).astype(int)
@@ -101,7 +110,16 @@ class ComfortField:
                     return index[k]
         return None
 
-    def _sees(self, start: np.ndarray, end: np.ndarray) -> bool:
+    def _sees(self, start: np.ndarray, end: np.ndarray, room: float = 0.0) -> bool:
+        """Return whether the straight line is free, with a margin if the path has that room."""
+        wanted = min(self.margin, room)
+        if wanted > 0.0:
+            count = int(np.linalg.norm(end - start) / _RESOLUTION) + 2
+            points = np.linspace(start, end, count)[1:]
+            index = np.round((points - self._low) / _RESOLUTION).astype(int)
+            index = np.clip(index, 0, self._shape - 1)
+            if self._room[index[:, 0], index[:, 1]].min() < wanted:
+                return False
         return bool(np.linalg.norm(self.navigation.clamp_motion(start, end) - end) < 1e-6)
 
 
