@@ -6,6 +6,7 @@ from skills.tasks.handoff import read_starts
 from tests.skills_learned.nets import saved_policy
 from tpsrl.cli import main
 from tpsrl.episodes.shipped import load_shipped
+from tpsrl.training import parse
 
 SMALL = [
     "env_args.depth=null",
@@ -114,3 +115,18 @@ def test_agent_with_learned_skills_runs_a_chain(tmp_path, capsys):
     record = json.loads((tmp_path / "e" / "episodes.jsonl").read_text().splitlines()[0])
     ran = {item["skill"]: item["outcome"] for item in record["skills"]}
     assert ran["pick"] in ("timeout", "failure", "running")  # an untrained policy picks nothing
+
+
+@pytest.mark.parametrize("skill", ["pick", "place"])
+def test_training_files_of_single_skills_are_read(skill):
+    own, config = parse([f"skill={skill}", f"config={skill}", "pretrain=scripted"])
+    assert own.imitate.clone.loss == "huber"
+    assert config.net.binary_actions == [7]
+    assert config.env_args["sensors"][-1] == "relative_resting_position"
+
+
+def test_a_config_file_may_hold_words(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("net: {core: lstm}\nimitate: {clone: {precision: bf16, lr: 1.0e-3}}\n")
+    own, config = parse(["skill=navigate", f"config={file}"])
+    assert own.imitate.clone.precision == "bf16" and config.net.core == "lstm"
