@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 import time
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ def _start_wandb(config: LogConfig, folder: Path, run_config: dict[str, Any]) ->
             "log.wandb=true needs the wandb package: pip install wandb, or log.wandb=false"
         ) from None
     id_file = folder / "wandb_id"
-    run_id = id_file.read_text().strip() if id_file.is_file() else wandb.util.generate_id()
+    run_id = id_file.read_text().strip() if id_file.is_file() else secrets.token_hex(4)
     id_file.write_text(run_id)
     return wandb.init(
         project=config.wandb_project, id=run_id, resume="allow", dir=str(folder), config=run_config
