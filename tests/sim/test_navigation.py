@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tpsrl.sim.navigation import GridNavigation
+from tpsrl.sim.polygons import capsule_hits
 
 BOUNDS = np.array([[0.0, 0.0], [6.0, 4.0]])
 RADIUS = 0.3
@@ -213,3 +214,13 @@ def test_no_room_and_no_goals_are_refused():
         GridNavigation([], BOUNDS).distance_field(np.empty((0, 2)))
     with pytest.raises(ValueError, match="no free space"):
         GridNavigation([box((0, 0), (6, 4))], BOUNDS).snap(np.zeros(2))
+
+
+def test_a_stretch_behind_the_start_does_not_block() -> None:
+    """Along a bent outline: the ray has left the slanted edge again before its start."""
+    tails = np.array([[2.38419859, -2.75074799]])
+    edges = np.array([[-0.65, -0.0336153870]])
+    hits = capsule_hits(np.array([2.5228, -2.4533]), np.array([1.0, 0.0]), tails, edges, 0.3)
+    assert np.isinf(hits[0])
+    ahead = capsule_hits(np.array([2.5228, -2.4]), np.array([-0.8, -0.6]), tails, edges, 0.3)
+    assert 0.0 < ahead[0] < 0.3

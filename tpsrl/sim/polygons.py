@@ -45,6 +45,10 @@ def polygon_distance_grid(xs: np.ndarray, ys: np.ndarray, polygon: np.ndarray) -
     return np.where(outward > 0.0, distance, -distance)
 
 
+_BEHIND = 1e-4
+"""A start this deep in contact still counts as outside, m."""
+
+
 def capsule_hits(
     start: np.ndarray, direction: np.ndarray, tails: np.ndarray, edges: np.ndarray, radius: float
 ) -> np.ndarray:
@@ -71,5 +75,6 @@ def capsule_hits(
     with np.errstate(divide="ignore", invalid="ignore"):
         hit = (np.abs(height) - radius) / np.abs(speed)
         foot = np.einsum("ei,ei->e", rel, unit) + hit * (unit @ direction)
-    touches = approaching & (foot >= 0.0) & (foot <= length) & (hit > -radius)
+    # A hit behind the start is a stretch that the ray has left again round the edge's corner.
+    touches = approaching & (foot >= 0.0) & (foot <= length) & (hit > -_BEHIND)
     return np.minimum(hits, np.where(touches, hit, np.inf))
