@@ -13,7 +13,7 @@ import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.scripted.postures import rest_posture
-from skills.scripted.program import GiveUpError, arm_action
+from skills.scripted.program import GiveUpError, arm_action, drive_action
 from skills.scripted.view import View, handle_index, link_pose, look, turn, unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
@@ -23,10 +23,13 @@ _REST_REACHED = 0.13
 _MOST_PAN = 0.9
 _GATE, _GATE_STEPS = 0.15, 12.0
 """The base stays this far off, m, until the arm needs no more than so many steps."""
-_GRIP_WITHIN = 0.10
+_GRIP_WITHIN, _GRIP_STEPS, _ALIGNED = 0.10, 8.0, 0.2
+"""The cup is switched on this near to the handle, m, the arm nearly there, steps, and turned, rad."""
 _PRESS = 0.06
 """The base goes on this far where the cup should have met something, m."""
 _RETREAT = 0.2
+_BENT = 0.08
+"""A joint this far from its target is held up by something, rad."""
 _SHUT = 0.015
 """A joint below this is shut, m or rad."""
 
@@ -40,6 +43,7 @@ class Scene:
         front: (2,) direction in which the front faces.
         handle: (3,) m.
         hinge: (2,) of a door.
+        navigation: free space of the closed furniture.
     """
 
     def __init__(self, sim: Simulator, env_id: int, joint: int) -> None:
@@ -49,6 +53,7 @@ class Scene:
         self.front = rotation[:2, 0]
         self.handle = self.view.markers[handle_index(sim, joint)]
         self.hinge = pos[:2]
+        self.navigation = sim.scene(env_id).navigation
 
 
 class Stance:
@@ -132,15 +137,30 @@ class _Law(Skill):
         action[ACTION_ARM] = arm_action(scene.view, rest_posture(work))
 
 
-def _come(scene: Scene, stance: Stance, action: np.ndarray, speed: float, press: float) -> None:
+def _come(
+    scene: Scene,
+    stance: Stance,
+    action: np.ndarray,
+    speed: float,
+    press: float,
+    careful: bool,
+    gate: float = _GATE,
+) -> None:
     """Come to where the cup meets its target, the arm first."""
     action[ACTION_ARM] = arm_action(scene.view, stance.posture)
-    off = _GATE * min(stance.steps / _GATE_STEPS, 1.0)
+    off = gate * min(stance.steps / _GATE_STEPS, 1.0)
     ahead = (stance.go - off + press * (off < 0.02)) / BASE_DELTA_LINEAR
-    aligned = abs(stance.turn) < 0.2
+    aligned = abs(stance.turn) < _ALIGNED
     near = stance.go < 0.2
     ahead = np.clip(ahead, -0.6, speed if near else 1.0) * aligned
+    if careful and np.abs(scene.view.qpos - scene.view.target).max() > _BENT:
+        ahead = -0.5
     action[ACTION_BASE] = ahead, stance.turn / BASE_DELTA_ANGULAR
+
+
+def _at_handle(scene: Scene, stance: Stance) -> bool:
+    near = float(np.linalg.norm(scene.view.tip - scene.handle)) < _GRIP_WITHIN
+    return near and stance.steps < _GRIP_STEPS and abs(stance.turn) < _ALIGNED
 
 
 def _hold_arm(scene: Scene, posture: np.ndarray) -> np.ndarray:
@@ -175,8 +195,8 @@ class TeachOpenCab(_Law):
                 0.3 * stance.turn / BASE_DELTA_ANGULAR,
             )
         elif not self.there(scene):
-            _come(scene, stance, action, self.speed, _PRESS)
-            action[ACTION_GRIP] = 1.0 if stance.go < _GRIP_WITHIN else -1.0
+            _come(scene, stance, action, self.speed, _PRESS, careful=True)
+            action[ACTION_GRIP] = 1.0 if _at_handle(scene, stance) else -1.0
         else:
             _leave(self, scene, stance, action)
 
@@ -186,7 +206,8 @@ class TeachCloseCab(_Law):
 
     name = "close_cab"
     joint_default = "kitchen_counter/drawer3"
-    speed, below = 0.25, 0.05
+    radius, pitch = 0.75, np.radians(76.0)
+    speed, below, gate = 0.25, 0.05, 0.08
 
     def there(self, scene: Scene) -> bool:
         """See :meth:`_Law.there`."""
@@ -199,7 +220,7 @@ class TeachCloseCab(_Law):
         if self.there(scene):
             _leave(self, scene, stance, action)
         else:
-            _come(scene, stance, action, self.speed, _PRESS)
+            _come(scene, stance, action, self.speed, _PRESS, careful=False, gate=self.gate)
 
 
 class TeachOpenFridge(_Law):
@@ -209,7 +230,7 @@ class TeachOpenFridge(_Law):
     joint_default = "fridge/top_door"
     radius = 0.7
     speed, pull, stride = 0.3, 0.5, 0.06
-    goal, enough, bend = 1.27, 1.19, 0.7
+    goal, enough, bend, turning = 1.27, 1.19, 0.9, 0.5
 
     def there(self, scene: Scene) -> bool:
         """See :meth:`_Law.there`."""
@@ -218,7 +239,7 @@ class TeachOpenFridge(_Law):
     def law(self, scene: Scene, action: np.ndarray) -> None:
         """See :meth:`_Law.law`."""
         shut = float(np.arctan2(-scene.front[1], -scene.front[0])) - scene.q
-        heading = wrap(shut + self.bend)
+        heading = wrap(shut + self.bend + self.turning * max(scene.q, 0.0))
         stance = self.stance(scene, scene.handle, heading)
         if scene.view.held_marker >= 0:
             action[ACTION_GRIP] = 1.0 if scene.q < self.enough else -1.0
@@ -228,12 +249,71 @@ class TeachOpenFridge(_Law):
             led = self.stance(scene, point, heading)
             action[ACTION_ARM] = _hold_arm(scene, led.posture)
             back = np.clip(led.go / BASE_DELTA_LINEAR, -self.pull, self.pull)
-            action[ACTION_BASE] = back, 0.3 * led.turn / BASE_DELTA_ANGULAR
+            action[ACTION_BASE] = back, led.turn / BASE_DELTA_ANGULAR
         elif not self.there(scene):
-            _come(scene, stance, action, self.speed, _PRESS)
-            action[ACTION_GRIP] = 1.0 if stance.go < _GRIP_WITHIN else -1.0
+            _come(scene, stance, action, self.speed, _PRESS, careful=True)
+            action[ACTION_GRIP] = 1.0 if _at_handle(scene, stance) else -1.0
         else:
             _leave(self, scene, stance, action)
+
+
+class TeachCloseFridge(_Law):
+    """Closes a door: round its edge, the cup to its outside, push.
+
+    Points are given in the door's frame: along it from the hinge, and out of its front, m.
+    """
+
+    name = "close_fridge"
+    joint_default = "fridge/top_door"
+    radius = 0.7
+    stands = ((1.45, 0.3), (1.3, 0.3), (1.3, 0.45), (1.2, 0.2))
+    along, step = 0.6, 0.035
+
+    def there(self, scene: Scene) -> bool:
+        """See :meth:`_Law.there`."""
+        return abs(scene.q) < _SHUT
+
+    def law(self, scene: Scene, action: np.ndarray) -> None:
+        """See :meth:`_Law.law`."""
+        view = scene.view
+        axes = np.array([[scene.front[1], -scene.front[0]], scene.front])
+        cup, base = axes @ (view.tip[:2] - scene.hinge), axes @ (view.base[:2] - scene.hinge)
+        facing = axes @ unit(view.base[2])
+        posture = arm_kinematics().planar(0.0, self.radius, float(scene.handle[2]), self.pitch)
+        assert posture is not None
+        if self.there(scene):
+            self.rest(scene, action)
+            action[ACTION_BASE] = -0.4 * (np.linalg.norm(view.tip - scene.handle) < 0.4), 0.0
+            return
+        action[ACTION_ARM] = arm_action(view, posture)
+        if (
+            cup[1] > 0.04
+            and cup[0] < 1.05
+            and base[1] > 0.0
+            and (facing[1] < -0.2 or facing[0] < -0.5)
+        ):
+            wish = np.array([np.clip(self.along - cup[0], -0.03, 0.03), -self.step])
+            action[ACTION_BASE] = _move_cup(view, wish @ axes)
+        else:
+            pose = scene.hinge + self._stand(scene, axes) @ axes
+            heading = float(np.arctan2(*(-axes[0])[::-1]))
+            action[ACTION_BASE] = drive_action(view.base, np.append(pose, heading))
+
+    def _stand(self, scene: Scene, axes: np.ndarray) -> np.ndarray:
+        for place in self.stands:
+            if scene.navigation.is_navigable(scene.hinge + np.array(place) @ axes):
+                return np.array(place)
+        return np.array(self.stands[0])
+
+
+def _move_cup(view: View, wish: np.ndarray) -> np.ndarray:
+    """Return the (2,) base action that moves the cup by a (2,) step in the world, the arm fixed."""
+    local = turn(-view.base[2]) @ wish
+    at = turn(-view.base[2]) @ (view.tip[:2] - view.base[:2])
+    spin = local[1] / max(float(at[0]), 0.3)
+    ahead = local[0] + spin * at[1]
+    both = np.array([ahead / BASE_DELTA_LINEAR, spin / BASE_DELTA_ANGULAR])
+    return both / max(float(np.abs(both).max()), 1.0)
 
 
 def _leave(law: _Law, scene: Scene, stance: Stance, action: np.ndarray) -> None:
@@ -246,4 +326,5 @@ LAWS: dict[SkillName, type[Skill]] = {
     "open_cab": TeachOpenCab,
     "close_cab": TeachCloseCab,
     "open_fridge": TeachOpenFridge,
+    "close_fridge": TeachCloseFridge,
 }

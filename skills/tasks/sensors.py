@@ -24,7 +24,8 @@ SIZES = {
     "obj_goal_gps_compass": 2,
     "marker_rel_pos": 3,
     "marker_start_sensor": 3,
-    "marker_dir": 3,
+    "marker_pose": 5,
+    "marker_start_pose": 3,
     "marker_js": 1,
     "pointgoal_with_gps_compass": 2,
     "gps": 2,
@@ -89,14 +90,18 @@ def marker_start_sensor(view: View) -> Array:
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.position)
 
 
-def marker_dir(view: View) -> Array:
-    """Direction in which the front with the handle faces, unit vector, end effector's frame."""
-    state = view.state
+def marker_pose(view: View) -> Array:
+    """Handle in the base frame, m; cosine and sine of the direction in which its front faces."""
+    xp, state = view.xp, view.state
     w, x, y, z = (view.goal.of(state.link_quat, "joint")[:, i] for i in range(4))
-    front = view.xp.stack(
-        [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], axis=-1
-    )
-    return to_frame(view.xp, view.xp.zeros_like(front), state.ee_quat, front)
+    yaw = xp.atan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z)) - state.base_pose[:, 2]
+    where = to_base(xp, state.base_pose, view.marker_pos)
+    return xp.concat([where, xp.stack([xp.cos(yaw), xp.sin(yaw)], axis=-1)], axis=-1)
+
+
+def marker_start_pose(view: View) -> Array:
+    """Where the handle was when the skill began, in the base frame, m."""
+    return to_base(view.xp, view.state.base_pose, view.goal.position)
 
 
 def marker_js(view: View) -> Array:
@@ -127,7 +132,8 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "obj_goal_gps_compass": obj_goal_gps_compass,
     "marker_rel_pos": marker_rel_pos,
     "marker_start_sensor": marker_start_sensor,
-    "marker_dir": marker_dir,
+    "marker_pose": marker_pose,
+    "marker_start_pose": marker_start_pose,
     "marker_js": marker_js,
     "pointgoal_with_gps_compass": goal_to_agent_gps_compass,
     "gps": gps,
