@@ -1,4 +1,4 @@
-"""The process boundary, with real processes: start, arrays, refusal, death on either side, silence."""
+"""The process boundary, with real processes: arrays, refusal, death on either side, silence."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def test_an_interpreter_that_is_none_is_named(tmp_path: Path) -> None:
 
 def test_refusals_and_faults_leave_the_server_alive() -> None:
     with closing(start()) as link:
-        with pytest.raises(UserError, match="^no such layout$"):
+        with pytest.raises(UserError, match=r"^no such layout$"):
             link.call("refuse", text="no such layout")
-        with pytest.raises(RuntimeError, match="'fail'.*ZeroDivisionError"):
+        with pytest.raises(RuntimeError, match=r"'fail'.*ZeroDivisionError"):
             link.call("fail")
         with pytest.raises(RuntimeError, match="op_unknown"):
             link.call("unknown")
@@ -212,7 +212,7 @@ def test_the_same_backend_in_this_process() -> None:
         2,
         2,
     ]
-    with pytest.raises(UserError, match="^no$"):
+    with pytest.raises(UserError, match=r"^no$"):
         link.call("refuse", text="no")
     link.close()
     link.close()
@@ -266,7 +266,7 @@ def test_an_old_interpreter_serves_too() -> None:
         assert link.versions["python"].startswith("3.9.")
         values = np.random.default_rng(1).normal(size=(4, 4))
         assert np.array_equal(link.call("double", x=values), 2 * values)
-        with pytest.raises(UserError, match="^old$"):
+        with pytest.raises(UserError, match=r"^old$"):
             link.call("refuse", text="old")
 
 
@@ -286,8 +286,5 @@ class closing:  # noqa: N801 - as in contextlib
 
 def children() -> list[psutil.Process]:
     """Servers of this process that still run."""
-    found = []
-    for child in psutil.Process().children():
-        if child.status() != psutil.STATUS_ZOMBIE and "serve.py" in " ".join(child.cmdline()):
-            found.append(child)
-    return found
+    alive = [c for c in psutil.Process().children() if c.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if "serve.py" in " ".join(child.cmdline())]

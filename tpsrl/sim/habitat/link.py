@@ -53,12 +53,11 @@ class InProcess:
     """
 
     def __init__(self, backend: Any) -> None:
-        from tpsrl.sim.habitat.server.serve import Refusal, versions
+        from tpsrl.sim.habitat.server.serve import versions
 
-        self._refusal = Refusal
         self._backend = backend
-        self.about = backend.about()
-        self.versions = versions()
+        self.about: Mapping[str, Any] = backend.about()
+        self.versions: Mapping[str, str] = versions()
 
     def call(self, operation: str, **args: Any) -> Any:
         """See :class:`Link`."""

@@ -35,7 +35,6 @@ class RemoteSimulator(Simulator):
         library: scenes that the backend plays in.
         types: movable objects.
         depth: pixels of the square head depth picture, ``None`` for none.
-        raw: episode -> the JSON that the backend reads.
     """
 
     num_envs = 1
@@ -46,10 +45,9 @@ class RemoteSimulator(Simulator):
         library: SceneLibrary,
         types: Mapping[str, ObjectType],
         depth: int | None,
-        raw: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self._link, self._library, self._types = link, library, types
-        self._depth_size, self._raw = depth, raw or {}
+        self._depth_size = depth
         about = link.about
         self.info = EngineInfo(**about["engine"])
         self.versions = dict(link.versions)
@@ -91,9 +89,14 @@ class RemoteSimulator(Simulator):
         self._check(episode)
         start = None if episode.start is None else np.asarray(episode.start, dtype=np.float64)
         reading = self._link.call(
-            "reset", episode=self._json(episode), layout=episode.layout, seed=int(seeds[0]),
-            start=start, joints=dict(episode.joints), containers=self._containers(episode.layout),
-        )  # fmt: skip
+            "reset",
+            episode=episode_to_json(episode, _DIGITS),
+            layout=episode.layout,
+            seed=int(seeds[0]),
+            start=start,
+            joints=dict(episode.joints),
+            containers=self._containers(episode.layout),
+        )
         self._episode, self._scene = episode, self._load_scene(episode.layout)
         self._take(reading)
 
@@ -242,12 +245,6 @@ class RemoteSimulator(Simulator):
                 hint = nearest(name, self.joint_names)
                 raise UserError(f"{where}: unknown furniture joint '{name}'{hint}")
         self._library.check(episode.layout, where)
-
-    def _json(self, episode: Episode) -> dict[str, Any]:
-        known = self._raw.get(episode.episode_id)
-        fresh = episode_to_json(episode, decimals=_DIGITS)
-        # Paths of the dataset; the rest is the episode itself, which a caller may have changed.
-        return {**fresh, **(known or {})}
 
     def _containers(self, name: str) -> dict[str, list[list[float]]]:
         scene = self._library.scene(name)

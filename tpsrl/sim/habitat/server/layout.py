@@ -51,8 +51,12 @@ def unpack(vector: np.ndarray, objects: int, joints: int, markers: int) -> dict[
     Raises:
         ValueError: the vector has another length than these numbers make.
     """
+    names = fields(objects, joints, markers)
+    wanted = sum(int(np.prod(shape)) for _, shape in names)
+    if wanted != len(vector):
+        raise ValueError(f"a state of {len(vector)} numbers came instead of {wanted}")
     out, start = {}, 0
-    for name, shape in fields(objects, joints, markers):
+    for name, shape in names:
         size = int(np.prod(shape))
         part = vector[start : start + size].reshape((1,) + shape)
         if name in WHOLE:
@@ -61,6 +65,4 @@ def unpack(vector: np.ndarray, objects: int, joints: int, markers: int) -> dict[
             part = part.astype(bool)
         out[name] = part
         start += size
-    if start != len(vector):
-        raise ValueError(f"a state of {len(vector)} numbers came instead of {start}")
     return out

@@ -21,16 +21,14 @@ import threading
 import traceback
 from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-
 import numpy as np
-import wire
+
+if __package__:
+    from . import wire
+else:  # run as a script
+    import wire  # type: ignore[no-redef]
 
 _POLL_MS = 500
-
-
-class Refusal(Exception):  # noqa: N818 - a sentence for the user, not a fault
-    """Something that the user has to put right; the message is one sentence."""
 
 
 def main() -> int:

@@ -1,0 +1,164 @@
+"""Loads habitat-lab, checks that its parts fit, and configures its rearrangement simulator.
+
+Needs Python 3.9, NumPy and habitat-lab.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+OLDEST = (0, 2, 5)
+"""The first release with the interfaces that are used here (articulated agents)."""
+CONFIG = "benchmark/rearrange/skills/pick.yaml"
+"""habitat-lab's own configuration that ours begins with: Fetch, suction, one depth camera."""
+CONDA = (
+    "conda create -n habitat python=3.9 cmake=3.14.0 && conda activate habitat && conda install"
+    " habitat-sim withbullet headless -c conda-forge -c aihabitat && pip install habitat-lab"
+)
+
+
+class Refusal(Exception):  # noqa: N818 - a sentence for the user, not a fault
+    """Something that the user has to put right; the message is one sentence."""
+
+
+def load() -> dict[str, Any]:
+    """Import habitat-lab and return the parts of it that are used, by name.
+
+    Raises:
+        Refusal: it is not installed, or its version does not fit.
+    """
+    import sys
+
+    where = sys.executable
+    try:
+        import habitat_sim
+    except ImportError as error:
+        raise Refusal(
+            f"{where} has no habitat-sim ({error}); install Habitat with '{CONDA}' and give"
+            " habitat.python=PATH of that environment"
+        ) from None
+    if not habitat_sim.built_with_bullet:
+        raise Refusal(
+            f"habitat-sim {habitat_sim.__version__} of {where} was built without physics; install"
+            " it with 'withbullet'"
+        )
+    try:
+        import habitat
+        import habitat.tasks.rearrange
+    except ImportError as error:
+        raise Refusal(f"{where} has no working habitat-lab ({error}); 'pip install habitat-lab'"
+                      f"=={habitat_sim.__version__}") from None  # fmt: skip
+    check_versions(habitat.__version__, habitat_sim.__version__, where)
+    return parts(habitat, habitat_sim)
+
+
+def check_versions(lab: str, sim: str, where: str) -> None:
+    """Compare versions.
+
+    Raises:
+        Refusal: one is too old, or they do not belong together.
+    """
+    numbers = {"habitat-lab": _numbers(lab), "habitat-sim": _numbers(sim)}
+    for name, version in numbers.items():
+        if version < OLDEST:
+            wanted = ".".join(map(str, OLDEST))
+            raise Refusal(
+                f"{name} {'.'.join(map(str, version))} of {where} is too old; {wanted} or newer is"
+                " needed"
+            )
+    if numbers["habitat-lab"][:2] != numbers["habitat-sim"][:2]:
+        raise Refusal(
+            f"habitat-lab {lab} and habitat-sim {sim} of {where} do not belong together; install"
+            f" habitat-lab=={sim}"
+        )
+
+
+def parts(habitat: Any, habitat_sim: Any) -> dict[str, Any]:
+    """Return classes and functions of habitat-lab by short names."""
+    import magnum
+    from habitat.config import read_write
+    from habitat.config.default import get_config
+    from habitat.datasets.rearrange.rearrange_dataset import RearrangeEpisode
+    from habitat.tasks.rearrange.actions.actions import ArmRelPosAction, BaseVelAction
+    from habitat.tasks.rearrange.actions.grip_actions import SuctionGraspAction
+    from habitat.tasks.rearrange.rearrange_sim import RearrangeSim
+    from omegaconf import OmegaConf
+
+    return {
+        "magnum": magnum, "habitat_sim": habitat_sim, "read_write": read_write,
+        "get_config": get_config, "Episode": RearrangeEpisode, "Sim": RearrangeSim,
+        "Arm": ArmRelPosAction, "Base": BaseVelAction, "Grip": SuctionGraspAction,
+        "OmegaConf": OmegaConf,
+        "versions": {"habitat-lab": habitat.__version__, "habitat-sim": habitat_sim.__version__},
+    }  # fmt: skip
+
+
+def check_files(options: Mapping[str, Any]) -> None:
+    """See that all files are there which Habitat would look for in the course of time.
+
+    Raises:
+        Refusal: the first that is missing, with its download command.
+    """
+    for key, uid in (("dataset", "replica_cad_dataset"), ("robot", "hab_fetch"), ("physics", "")):
+        path = options[key]
+        if not os.path.isfile(path):
+            command = f"python -m habitat_sim.utils.datasets_download --uids {uid} --data-path data"
+            hint = f"; download it with '{command}'" if uid else ""
+            raise Refusal(f"Habitat needs {path}, which is not there{hint}")
+    for folder in options["objects"]:
+        if not os.path.isdir(folder):
+            command = "python -m habitat_sim.utils.datasets_download --uids ycb --data-path data"
+            raise Refusal(f"Habitat needs {folder}, which is not there; download it: '{command}'")
+
+
+def configure(lab: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    """Return the configuration of the simulator.
+
+    Args:
+        lab: see :func:`load`.
+        options: ``dataset``, ``objects``, ``robot``, ``physics``: paths; ``depth``: pixels or
+            ``None``; ``gpu``: number, -1 for software.
+    """
+    config = lab["get_config"](CONFIG)
+    simulator = config.habitat.simulator
+    with lab["read_write"](config):
+        simulator.scene_dataset = options["dataset"]
+        simulator.additional_object_paths = list(options["objects"])
+        simulator.debug_render_goal = False
+        simulator.habitat_sim_v0.gpu_device_id = int(options["gpu"])
+        simulator.habitat_sim_v0.physics_config_file = options["physics"]
+        simulator.habitat_sim_v0.allow_sliding = False
+        agent = simulator.agents.main_agent
+        agent.articulated_agent_urdf = options["robot"]
+        # The noise is drawn on our side of the door, from the episode's seed.
+        agent.joint_start_noise = 0.0
+        agent.ik_arm_urdf = None
+        sensor = agent.sim_sensors.head_depth_sensor
+        sensor.width = sensor.height = int(options["depth"] or 8)
+    return simulator
+
+
+def actions(lab: Mapping[str, Any], sim: Any) -> dict[str, Any]:
+    """Return habitat-lab's own actions for arm, suction cup and base."""
+    create = lab["OmegaConf"].create
+    arm = create({"delta_pos_limit": 0.0125, "arm_joint_dimensionality": 7, "should_clip": False})
+    base = create({"lin_speed": 10.0, "ang_speed": 10.0, "allow_dyn_slide": True,
+                   "allow_back": True})  # fmt: skip
+    return {
+        "arm": lab["Arm"](config=arm, sim=sim, name="arm_action"),
+        "grip": lab["Grip"](
+            config=create({"grasp_thresh_dist": 0.15}), sim=sim, name="grip_action"
+        ),
+        "base": lab["Base"](config=base, sim=sim, name="base_velocity"),
+    }
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the three numbers of ``"0.3.320260507"`` (nightly builds append the date)."""
+    out = []
+    for part in version.split(".")[:3]:
+        digits = "".join(c for c in part if c.isdigit())
+        out.append(int(digits[:1]) if len(digits) > 4 else int(digits or 0))
+    return tuple(out)
