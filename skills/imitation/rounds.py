@@ -81,7 +81,10 @@ def imitate(
     for number in range(config.rounds + 1):
         demos = folder / "demos" / f"round_{number:02d}"
         _record(skill, env_args, config, demos, number, weights)
-        demonstrations += read_folder(demos)
+        found = read_folder(demos)
+        if number:  # the mistakes of a learner are what the labels correct
+            found = [dataclasses.replace(d, success=True) for d in found if len(d)]
+        demonstrations += found
         weights = _learn(skill, env_args, net, config, folder, number, demonstrations, stops)
     assert weights is not None
     save_policy(load_policy(weights), result)
@@ -100,6 +103,8 @@ def _record(
     total = config.round_episodes if number else config.episodes
     base = config.seed + number * _ROUND_SEEDS
     options = CollectOptions(config.noise, config.noise_steps, config.roll_in, config.restart)
+    if number:
+        env_args = _longer(skill, env_args, config.roll_in)
     jobs = []
     for first in range(0, total, SHARD):
         seeds = tuple(range(base + first, base + min(first + SHARD, total)))
@@ -115,6 +120,14 @@ def _record(
         for _, result in run_jobs(record_shard, jobs, config.workers):
             won, seen = won + sum(result.success), seen + len(result.success)
             tally.add(len(result.success), f"{100 * won / seen:.0f}% end in success")
+
+
+def _longer(skill: str, env_args: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Return arguments with a later time limit: the expert needs time after the learner."""
+    from skills.envs.config import EnvConfig
+
+    horizon = EnvConfig(**env_args).task(skill).horizon + steps
+    return {**env_args, "options": {**env_args.get("options", {}), "horizon": horizon}}
 
 
 def _learn(

@@ -66,7 +66,7 @@ _ATTEMPTS = 4
 def make_teacher(name: SkillName) -> Skill:
     """Return the scripted skill that demonstrates; that of the chain where there is no other."""
     own: dict[SkillName, type[Skill]] = {"pick": TeachPick, "place": TeachPlace}
-    teachers = {"navigate": Approach, **LAWS, **own}
+    teachers: dict[SkillName, type[Skill]] = {"navigate": Approach, **LAWS, **own}
     return teachers[name]() if name in teachers else make_skill(name)
 
 
