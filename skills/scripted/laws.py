@@ -24,7 +24,7 @@ _MOST_PAN = 0.9
 _GATE, _GATE_STEPS = 0.15, 12.0
 """The base stays this far off, m, until the arm needs no more than so many steps."""
 _GRIP_WITHIN, _GRIP_STEPS, _ALIGNED = 0.10, 8.0, 0.2
-"""The cup is switched on this near to the handle, m, the arm nearly there, steps, and turned, rad."""
+"""The cup is on this near to the handle, m, with so few steps of the arm left, and turned, rad."""
 _PRESS = 0.06
 """The base goes on this far where the cup should have met something, m."""
 _RETREAT = 0.2
