@@ -3,8 +3,10 @@
 ``python -m benchmarks.trainer workload=waiting|compute json=FILE [rounds=3 seconds=20 warmup=10
 only=ver,sb3]`` sets the peers up in environments of their own, measures every scheme and peer in
 turn, repeats that ``rounds`` times (so that a change of the machine's load hits all alike), prints
-the table and writes the numbers. Steps per CPU second say what a system costs whatever else runs on
-the machine.
+the table and writes the numbers. ``only`` also knows ``ver_bf16`` (the encoder in bfloat16) and
+``ver_two_inference`` (a second process infers); nobody else is measured with lower precision, so
+they are not in the default table. Steps per CPU second say what a system costs whatever else runs
+on the machine.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ from benchmarks.trainer_setup import python_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMES = ("ver", "nover", "ddppo", "htsrl", "async")
+VARIANTS = {
+    "ver_bf16": ("ver", ["precision=bf16"]),
+    "ver_two_inference": ("ver", ["collect.num_inference_workers=2"]),
+}
 PEERS = {
     "waiting": ("sample_factory", "sb3", "skrl"),
     "compute": ("sample_factory", "sample_factory_serial", "sb3", "skrl"),
@@ -52,8 +58,10 @@ def options(arguments: list[str]) -> dict[str, str]:
 def measure(name: str, chosen: dict[str, str]) -> tuple[float, float]:
     """Steps per second and per CPU second of one scheme or peer; NaN if it failed."""
     arguments = [chosen["workload"], chosen["warmup"], chosen["seconds"]]
-    if name in SCHEMES:
-        command = [sys.executable, "-m", "benchmarks.trainer_ours", name, *arguments]
+    if name in SCHEMES or name in VARIANTS:
+        scheme, overrides = VARIANTS.get(name, (name, []))
+        program = [sys.executable, "-m", "benchmarks.trainer_ours", scheme]
+        command = [*program, *arguments, *overrides]
     else:
         peer = "sample_factory" if name.startswith("sample_factory") else name
         command = [python_of(peer), "-m", "benchmarks.trainer_peers", name, *arguments]
@@ -108,7 +116,7 @@ def run(chosen: dict[str, str]) -> dict[str, Any]:
     """Measures everything and returns what is written to the JSON file."""
     names = [*SCHEMES, *PEERS[chosen["workload"]]]
     if chosen["only"]:
-        names = [n for n in chosen["only"].split(",") if n in names]
+        names = [n for n in chosen["only"].split(",") if n in (*names, *VARIANTS)]
     machine = describe_machine()
     console = Console(stderr=True)
     results: dict[str, list[float]] = {name: [] for name in names}
