@@ -34,14 +34,15 @@ class SkillCall:
         place: navigate: ``"start"``, ``"goal"`` (where the target lies, where it belongs) or
             ``"receptacle"`` (the handle of ``joint``). For a target that is held, ``"start"``
             is where it lay at reset; place with ``"start"`` puts it back there, to free the
-            hand for opening a container.
+            hand for opening a container. ``"front"`` is a point before the front of ``joint``, on
+            the way to its handle.
         joint: furniture joint to open, close or drive to, e.g. ``"fridge/top_door"``.
         steps: for ``wait``.
     """
 
     skill: SkillName
     target: int | None = None
-    place: Literal["start", "goal", "receptacle"] | None = None
+    place: Literal["start", "goal", "receptacle", "front"] | None = None
     joint: str | None = None
     steps: int | None = None
 

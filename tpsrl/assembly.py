@@ -77,7 +77,9 @@ def make_agent(
         return found if kind.navigates else without_navigation(found)
 
     skills = skill_factory(policies)
-    return TpsrlAgent(skills, cast(Any, executor), problem, agent_options(agent), name=agent)
+    return TpsrlAgent(
+        skills, cast(Any, executor), problem, agent_options(agent, policies), name=agent
+    )
 
 
 def skills_in_use(agent: str, scenario: str = "", weights: Path | None = None) -> str:

@@ -12,6 +12,7 @@ from skills.scripted.program import Actions, GiveUpError, ScriptedSkill, move, s
 from skills.scripted.reach import free_space, plan_reach
 from skills.scripted.targets import episode_target, pick_target, place_goal, place_target
 from skills.scripted.view import look, wrap
+from skills.tasks.goals import front_point
 from tpsrl.robot.fetch import RESET_ARM_TARGET
 from tpsrl.sim.door import Simulator
 
@@ -67,6 +68,8 @@ class Navigate(ScriptedSkill):
         low = (view.qpos, RESET_ARM_TARGET)
         view = replace(view, target=RESET_ARM_TARGET, qpos=RESET_ARM_TARGET)
         try:
+            if self.call.place == "front":
+                return self._near(sim, env_id)
             if self.call.place == "receptacle":
                 return plan_handle(sim, env_id, view, self._joint(sim), low).standoff
             target = episode_target(sim, env_id, self.call)
@@ -120,6 +123,8 @@ class Navigate(ScriptedSkill):
     def _point(self, sim: Simulator, env_id: int) -> np.ndarray:
         """Return the (3,) point that the call is about."""
         view = look(sim, env_id)
+        if self.call.place == "front":
+            return front_point(sim, env_id, sim.joint_names[self._joint(sim)])
         if self.call.place == "receptacle":
             joint = self._joint(sim)
             if joint not in sim.marker_joints:

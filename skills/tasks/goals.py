@@ -13,6 +13,9 @@ from skills.tasks.state import GoalRow
 from tpsrl.errors import UserError, nearest
 from tpsrl.sim.door import Simulator
 
+FRONT_DISTANCE = 1.5
+"""How far before a handle the way to it begins, m."""
+
 
 def goal_for_call(task: Task, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
     """Return the goal of a skill that starts in the present state.
@@ -34,9 +37,10 @@ def goal_for_call(task: Task, sim: Simulator, env_id: int, call: SkillCall) -> G
         return _articulated(task, sim, env_id, call.joint or task.joint_name, row)
     if task.name == "navigate" and call.target is None and call.joint is not None:
         joint, marker = joint_and_marker(sim, call.joint, "")
-        return dataclasses.replace(
-            row, joint=joint, marker=marker, position=_row(sim.state().marker_pos, env_id)[marker]
-        )
+        position = _row(sim.state().marker_pos, env_id)[marker]
+        if call.place == "front":
+            position = front_point(sim, env_id, call.joint)
+        return dataclasses.replace(row, joint=joint, marker=marker, position=position)
     if call.target is None:
         raise UserError(f"the skill '{task.name}' was called without a target; give one.")
     return _object(task, sim, env_id, call, row)
@@ -86,6 +90,19 @@ def joint_and_marker(sim: Simulator, joint: str, marker: str) -> tuple[int, int]
     if not own:
         raise UserError(f"the joint '{joint}' has no handle '{marker}'; choose another joint.")
     return index, own[0]
+
+
+def front_point(sim: Simulator, env_id: int, joint: str) -> np.ndarray:
+    """Return the (3,) point ``FRONT_DISTANCE`` before the handle of a furniture joint.
+
+    Raises:
+        UserError: unknown joint, or one without a handle.
+    """
+    _, marker = joint_and_marker(sim, joint, "")
+    handle = _row(sim.state().marker_pos, env_id)[marker]
+    w, x, y, z = np.asarray(sim.scene(env_id).link_rest[joint][1])
+    ahead = np.array([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 0.0])
+    return handle + FRONT_DISTANCE * ahead
 
 
 def _row(values: object, env_id: int) -> np.ndarray:

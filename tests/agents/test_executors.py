@@ -79,6 +79,24 @@ def test_hab_without_the_extra_navigation_is_the_pure_plan():
     assert len(report.plan) == 11
 
 
+@pytest.mark.parametrize("executor", ["hab", "replan"])
+@pytest.mark.parametrize("ending", ["ok", "hang", "fail"])
+def test_containers_are_driven_to_by_way_of_their_front(executor, ending):
+    def fate(name, call, uses):
+        return ending if call.place == "front" else "ok"
+
+    sim, report, log = run(set_table(), executor, fate, options=TpsrlOptions(front_first=True))
+    places = [(c.place, c.joint) for c, _ in log if c.skill == "navigate" and c.joint]
+    assert places == [(p, j) for j in (DRAWER, FRIDGE) for p in ("front", "receptacle")]
+    ways = [r for r in report.skills if r.action.startswith("nav(front of ")]
+    assert [r.action for r in ways] == [
+        "nav(front of cab_push_point_5)",
+        "nav(front of fridge_push_point)",
+    ]
+    assert solved(sim)  # however the first leg ended
+    assert report.replans == 0
+
+
 @pytest.mark.parametrize(("skill", "steps"), [("pick", 200), ("navigate", 300)])
 def test_hab_ends_the_episode_when_a_skill_times_out(skill, steps):
     _, report, _ = run(tidy_house(), "hab", once(skill, 0, "hang"))

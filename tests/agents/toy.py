@@ -177,6 +177,8 @@ class ToySkill(Skill):
         if call.target is not None:
             target = sim.episode().targets[call.target]
         if self.name == "navigate":
+            if call.place == "front":
+                return
             if call.place == "receptacle":
                 point = REST[call.joint]
             else:

@@ -78,6 +78,18 @@ def test_a_held_target_is_wanted_where_it_lay():
             np.testing.assert_allclose(row.position, wanted)
 
 
+def test_the_front_of_a_container_is_before_its_handle():
+    with simulator() as sim:
+        sim.reset([episode()], [0])
+        joint = "cabinet/drawer"
+        j = sim.joint_names.index(joint)
+        handle = sim.state().marker_pos[0, sim.marker_joints.index(j)]
+        row = goal_for_call(TASKS["navigate"], sim, 0, SkillCall("navigate", None, "front", joint))
+        sim.set_joint(joint, 0.2)
+        pulled = sim.state().marker_pos[0, sim.marker_joints.index(j)] - handle
+        np.testing.assert_allclose(row.position - handle, 1.5 * pulled / 0.2, atol=1e-6)
+
+
 def test_environment_begins_at_handoff_starts(tmp_path):
     path = tmp_path / "starts.npz"
     with simulator() as sim:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 from planner import Action
@@ -21,6 +21,9 @@ class TpsrlOptions:
         arm_rest: reset the arm between actions.
         navigate_after_open_cab: drive to the object again after opening a drawer, as VER does
             because a mobile open skill drifts away from the cabinet (VER, appendix B).
+        front_first: drive to a point before a container's front before driving up to the container.
+            A navigation that is told one point ends anywhere around it, also beside the front, and
+            learned Open skills have only seen starts before the front.
         final_wait: ``hab``: steps to wait after the last action, before stop is called.
         settle_steps: ``replan``: the same, before the goal is verified.
         rotate_after: ``replan``: failures of a target after which other targets come first.
@@ -33,6 +36,7 @@ class TpsrlOptions:
     reset_arm_steps: int = 50
     arm_rest: bool = True
     navigate_after_open_cab: bool = True
+    front_first: bool = False
     final_wait: int = 30
     settle_steps: int = 15
     rotate_after: int = 2
@@ -51,6 +55,7 @@ class Step:
         index: position in the plan, ``None`` for skills that the executor puts in.
         target: index of the target concerned, ``None`` if none is.
         release: let go of whatever is held instead of running ``call``.
+        optional: whether it succeeds does not matter.
     """
 
     call: SkillCall
@@ -58,7 +63,8 @@ class Step:
     limit: int
     index: int | None = None
     target: int | None = None
-    release: bool = field(default=False)
+    release: bool = False
+    optional: bool = False
 
 
 _BY_KIND = {"open_cab", "open_fridge", "close_cab", "close_fridge"}
@@ -102,12 +108,23 @@ def plan_step(action: Action, index: int, grounding: Grounding, options: TpsrlOp
 
 def reset_arm_step(options: TpsrlOptions) -> Step:
     """Return the step that brings the arm to its resting posture."""
-    return Step(SkillCall("reset_arm"), "reset_arm()", options.reset_arm_steps)
+    return Step(SkillCall("reset_arm"), "reset_arm()", options.reset_arm_steps, optional=True)
 
 
 def wait_step(steps: int) -> Step:
     """Return the step that waits for a number of control steps."""
-    return Step(SkillCall("wait", steps=steps), f"wait({steps})", steps + 1)
+    return Step(SkillCall("wait", steps=steps), f"wait({steps})", steps + 1, optional=True)
+
+
+def front_step(action: Action, grounding: Grounding, options: TpsrlOptions) -> Step | None:
+    """Return the step before a navigation to a container, ``None`` before other actions."""
+    if not options.front_first or action.label.removesuffix("_by_name") != "nav_to_receptacle":
+        return None
+    marker = action.args[0]
+    joint = grounding.markers[marker].joint_name
+    call = SkillCall("navigate", place="front", joint=joint)
+    text = f"nav(front of {marker})"
+    return Step(call, text, options.navigation_steps, optional=True)
 
 
 def return_step(target: int, grounding: Grounding, options: TpsrlOptions) -> Step:

@@ -78,9 +78,9 @@ def agent_kind(agent: str) -> AgentKind:
     return KINDS[agent]
 
 
-def agent_options(agent: str) -> TpsrlOptions:
+def agent_options(agent: str, policies: Mapping[str, Policy]) -> TpsrlOptions:
     """Return how an agent carries out its plans."""
-    plain = TpsrlOptions()
+    plain = TpsrlOptions(front_first="navigate" in policies)
     if agent_kind(agent).navigates:
         return plain
     # A skill that drives itself gets the time of the navigation that it replaces.

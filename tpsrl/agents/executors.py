@@ -11,6 +11,7 @@ from tpsrl.agents.calls import (
     MANIPULATION,
     Step,
     TpsrlOptions,
+    front_step,
     plan_step,
     release_step,
     reset_arm_step,
@@ -78,6 +79,9 @@ class HabExecutor:
         for index, action in enumerate(plan.actions):
             if index > 0 and options.arm_rest:
                 steps.append(reset_arm_step(options))
+            front = front_step(action, grounding, options)
+            if front is not None:
+                steps.append(front)
             steps.append(plan_step(action, index, grounding, options))
             target = target_of(action, grounding)
             if target is not None and needs_return(plan.actions, index, options):
@@ -98,7 +102,7 @@ class HabExecutor:
             # A navigation that stops has ended, wherever it is; a manipulation that gives up would
             # stand still until its time is up, and time up ends the episode.
             stopped = ended == "failure" and step.call.skill == "navigate"
-            if ended != "done" and not stopped and step.call.skill not in ("reset_arm", "wait"):
+            if ended != "done" and not stopped and not step.optional:
                 record.outcome = ended
                 record.cause = record.cause or "effects hold, but the skill did not end"
                 return None
@@ -144,6 +148,7 @@ class ReplanExecutor:
         self._plans = 0
         self._queue: list[Step] = []
         self._settled = False
+        self._before_front = False
 
     def next(self, last: tuple[Step, SkillRecord] | None) -> Step | None:
         """See :meth:`Executor.next`."""
@@ -162,6 +167,11 @@ class ReplanExecutor:
             if self._cursor < len(self._plan):
                 self._settled = False
                 action = self._plan.actions[self._cursor]
+                front = front_step(action, self._world.grounding, self._options)
+                if front is not None and not self._before_front:
+                    self._before_front = True
+                    return front
+                self._before_front = False
                 return plan_step(action, self._cursor, self._world.grounding, self._options)
             if self._settled:
                 return None
@@ -187,7 +197,7 @@ class ReplanExecutor:
     def _settle_account(self, step: Step, record: SkillRecord) -> None:
         if step.index is None or self._plan is None:
             judge(record, (), self._world)
-            if step.call.skill == "navigate" and record.outcome != "success":
+            if step.call.skill == "navigate" and record.outcome != "success" and not step.optional:
                 self._plan = None  # it did not get back to the drawer: look again
             return
         action = self._plan.actions[step.index]
