@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
 from tpsrl.config import load
+from tpsrl.engines import HabitatConfig, choose_scenes, habitat_options
 
 HELP = """Record a video of one episode: third-person view with the head depth picture, the running
 skill and the plan; a yellow wireframe at the object, a green one at its goal.
@@ -54,6 +55,17 @@ class RecordConfig:
         metadata={"help": "control steps of an episode; null for the benchmark's", "min": 1},
     )
     engine: str = field(default="mujoco", metadata={"help": "physics", "choices": list(ENGINES)})
+    sim: str | None = field(
+        default=None, metadata={"help": "the same as engine", "choices": list(ENGINES)}
+    )
+    path: Path | None = field(
+        default=None,
+        metadata={"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"},
+    )
+    gpu: int = field(
+        default=-1, metadata={"help": "engine=habitat: which GPU renders, -1 for none", "min": -1}
+    )
+    habitat: HabitatConfig = field(default_factory=HabitatConfig)
 
 
 CONFIG = RecordConfig
@@ -67,17 +79,20 @@ def run(overrides: list[str]) -> int:
     from eval.video import record_episode
     from tpsrl.assembly import evaluation_spec, load_scenario_episodes, pick_episode
 
-    episodes = load_scenario_episodes(config.scenario, config.split, config.data)
+    scenes = choose_scenes(config.path, config.data, config.scenario, config.split, None)
+    episodes = load_scenario_episodes(config.scenario, config.split, config.data, scenes=scenes)
     episode = pick_episode(episodes, config.episode)
     spec = evaluation_spec(
         scenario=config.scenario,
         agent=config.agent,
         executor=config.executor,
-        engine=config.engine,
+        engine=config.sim or config.engine,
         max_steps=config.max_steps,
         seed=config.seed,
         depth=128,
         weights=config.weights,
+        scenes=scenes,
+        habitat=habitat_options(config.habitat, config.gpu),
     )
     out = config.out or Path("outputs") / f"{config.scenario}_{config.episode}.mp4"
     record = record_episode(spec, episode, config.episode, out, config.every)

@@ -62,6 +62,8 @@ class RemoteSimulator(Simulator):
         self._check_names(about)
         self._joints = [about["joints"].index(name) for name in self.joint_names]
         self._markers = [about["markers"].index(name) for name in self.marker_names]
+        order = self._joints, self._markers
+        self._same_order = all(found == list(range(len(found))) for found in order)
         self._episode: Episode | None = None
         self._scene: SceneInfo | None = None
         self._scenes: dict[str, SceneInfo] = {}
@@ -105,9 +107,9 @@ class RemoteSimulator(Simulator):
         actions = np.asarray(actions, dtype=np.float64)
         if actions.shape != (1, ACTION_DIM):
             raise UserError(f"actions have shape {actions.shape}; (1, {ACTION_DIM}) is needed.")
-        if not np.all(np.isfinite(actions)):
+        if not np.isfinite(actions).all():
             raise UserError("actions hold NaN or infinity; check the policy that made them.")
-        self._take(self._link.call("step", actions=np.clip(actions, -1.0, 1.0)))
+        self._take(self._link.call("step", actions=np.minimum(np.maximum(actions, -1.0), 1.0)))
 
     def state(self) -> SimState:
         """See :meth:`Simulator.state`."""
@@ -263,9 +265,10 @@ class RemoteSimulator(Simulator):
     def _take(self, reading: Mapping[str, Any]) -> None:
         counts = int(reading["objects"]), len(self._joints), len(self._markers)
         state = layout.unpack(reading["state"], *counts)
-        for name in ("joint_pos", "link_pos", "link_quat"):
-            state[name] = state[name][:, self._joints]
-        state["marker_pos"] = state["marker_pos"][:, self._markers]
+        if not self._same_order:
+            for name in ("joint_pos", "link_pos", "link_quat"):
+                state[name] = state[name][:, self._joints]
+            state["marker_pos"] = state["marker_pos"][:, self._markers]
         self._reading = SimState(**state)
         if "depth" in reading:
             self._depth = reading["depth"]

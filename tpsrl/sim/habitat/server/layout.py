@@ -5,6 +5,7 @@ Needs Python 3.9 and NumPy.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -51,18 +52,27 @@ def unpack(vector: np.ndarray, objects: int, joints: int, markers: int) -> dict[
     Raises:
         ValueError: the vector has another length than these numbers make.
     """
-    names = fields(objects, joints, markers)
-    wanted = sum(int(np.prod(shape)) for _, shape in names)
+    plan, wanted = _plan(objects, joints, markers)
     if wanted != len(vector):
         raise ValueError(f"a state of {len(vector)} numbers came instead of {wanted}")
-    out, start = {}, 0
-    for name, shape in names:
-        size = int(np.prod(shape))
-        part = vector[start : start + size].reshape((1,) + shape)
-        if name in WHOLE:
-            part = part.astype(np.int64)
-        elif name in FLAGS:
-            part = part.astype(bool)
-        out[name] = part
-        start += size
+    out = {name: vector[part].reshape(shape) for name, part, shape in plan}
+    for name in WHOLE:
+        out[name] = out[name].astype(np.int64)
+    for name in FLAGS:
+        out[name] = out[name] != 0.0
     return out
+
+
+@functools.lru_cache(maxsize=64)
+def _plan(
+    objects: int, joints: int, markers: int
+) -> tuple[list[tuple[str, slice, tuple[int, ...]]], int]:
+    """Return where each field lies and its shape with a leading axis; and the length of all."""
+    plan, start = [], 0
+    for name, shape in fields(objects, joints, markers):
+        size = 1
+        for extent in shape:
+            size *= extent
+        plan.append((name, slice(start, start + size), (1, *shape)))
+        start += size
+    return plan, start

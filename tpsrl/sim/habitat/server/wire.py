@@ -48,6 +48,7 @@ class Channel:
         self._sent = b""
         self._received = b""
         self._template: Any = None
+        self._timeout: float | None = -1.0
 
     def send(self, message: Any) -> None:
         """Send a message.
@@ -74,7 +75,9 @@ class Channel:
             WireError: the other side is gone or sends something else.
             TimeoutError: nothing came in time.
         """
-        self.sock.settimeout(timeout)
+        if timeout != self._timeout:
+            self.sock.settimeout(timeout)
+            self._timeout = timeout
         try:
             (size,) = _HEADER.unpack(self._exactly(_HEADER.size))
             if size > _MOST:
@@ -89,7 +92,13 @@ class Channel:
         return self._fetch(self._template)
 
     def _exactly(self, size: int) -> bytes:
-        parts = []
+        whole = self.sock.recv(min(size, 2**20))
+        if len(whole) == size:
+            return whole
+        if not whole:
+            raise WireError("the connection was closed")
+        parts = [whole]
+        size -= len(whole)
         while size:
             part = self.sock.recv(min(size, 2**20))
             if not part:

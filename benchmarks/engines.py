@@ -1,0 +1,302 @@
+"""One scene, several engines: ``python -m benchmarks.engines json=FILE``.
+
+The same exported apartment, episodes, joint positions and actions on every engine: poses, the
+base's motion and depth are compared with MuJoCo on our own files; then the steps a second of each.
+``mujoco in a server`` is MuJoCo behind the transport that Habitat's server uses, so the difference
+to ``mujoco, imported scene`` is what the boundary between two processes costs. Runs of both
+alternate, and the cost is the median over the rounds, in wall-clock time and in processor time of
+both processes together: on a busy machine only the second says what the boundary itself takes.
+Habitat takes part where ``habitat.python`` is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from tpsrl.config import load
+from tpsrl.data.load.dataset import Dataset
+from tpsrl.engines import HabitatConfig, Scenes, habitat_options, make_simulator
+from tpsrl.episodes.shipped import load_shipped
+from tpsrl.episodes.types import Episode, EpisodeSet
+from tpsrl.errors import UserError
+from tpsrl.robot import fetch
+from tpsrl.sim.door import Simulator
+
+REFERENCE = "mujoco"
+_NEAR = 0.05
+"""Depth that differs by less agrees, m."""
+
+
+@dataclass
+class Config:
+    """Options of the benchmark."""
+
+    json: str = field(default="", metadata={"help": "write the numbers to this file"})
+    scenario: str = field(default="tidy_house", metadata={"help": "whose val episodes"})
+    episodes: int = field(default=3, metadata={"help": "episodes that are compared", "min": 1})
+    depth: int = field(default=128, metadata={"help": "pixels of the head depth picture"})
+    steps: int = field(default=150, metadata={"help": "control steps of a timed run", "min": 10})
+    rounds: int = field(default=5, metadata={"help": "timed runs of each engine", "min": 1})
+    gpu: int = field(default=-1, metadata={"help": "Habitat: which GPU renders, -1 for none"})
+    habitat: HabitatConfig = field(default_factory=HabitatConfig)
+
+
+def main(words: list[str]) -> None:
+    """Compare, measure, print."""
+    config = load(Config, words)
+    with contextlib.ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        chosen = _episodes(config)
+        _export(root, config.scenario, chosen)
+        scenes = Scenes(str(root), config.scenario, "val", count=config.episodes)
+        engines = _engines(config, scenes)
+        sims: dict[str, Simulator] = {}
+        for name, make in engines.items():
+            print(f"starting {name}", flush=True)
+            sims[name] = stack.enter_context(make())
+        played = {name: scenes.read()[1] if name != REFERENCE else chosen for name in sims}
+        rows = _compare(sims, played)
+        rates, work = _measure(sims, played, config)
+        answer = _answer(sims["mujoco in a server"])
+    _report(rows, rates, work, config)
+    print(f"state and depth from the server without a step: {answer:.3f} ms (best of 5 x 200)")
+    if config.habitat.python is None:
+        print("habitat: not measured; give habitat.python=PATH")
+    if config.json:
+        content = {
+            "agreement": rows,
+            "steps_per_second": rates,
+            "cpu_ms": work,
+            "read_ms": answer,
+            "load_average": os.getloadavg()[0],
+            "config": _plain(config),
+        }
+        Path(config.json).write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _episodes(config: Config) -> tuple[Episode, ...]:
+    """Return the first episodes, each with a fixed start so that all engines begin alike."""
+    found = load_shipped(config.scenario).episodes[: config.episodes]
+    with make_simulator() as sim:
+        out = []
+        for seed, episode in enumerate(found):
+            sim.reset([episode], [seed])
+            out.append(dataclasses.replace(episode, start=sim.state().base_pose[0].copy()))
+    return tuple(out)
+
+
+def _export(root: Path, scenario: str, episodes: tuple[Episode, ...]) -> None:
+    from tpsrl.data.export.dataset import export_dataset
+    from tpsrl.scenes.apartment import load_apartment
+    from tpsrl.scenes.objects import object_types
+
+    chosen = {f"{scenario}_val": EpisodeSet(episodes)}
+    export_dataset(root, load_apartment(), object_types(), chosen)
+
+
+def _engines(config: Config, scenes: Scenes) -> dict[str, Callable[[], Simulator]]:
+    options = dataclasses.asdict(scenes)
+    engines: dict[str, Callable[[], Simulator]] = {
+        REFERENCE: lambda: make_simulator(depth=config.depth),
+        "mujoco, imported scene": lambda: make_simulator(depth=config.depth, scenes=options),
+        "mujoco in a server": lambda: hosted(scenes.read()[0], config.depth, options),
+    }
+    if config.habitat.python is not None:
+        habitat = habitat_options(config.habitat, config.gpu)
+        engines["habitat"] = lambda: make_simulator("habitat", config.depth, options, habitat)
+    return engines
+
+
+def hosted(dataset: Dataset, depth: int | None, scenes: dict[str, Any]) -> Simulator:
+    """Return MuJoCo on imported scenes in a server's process."""
+    from tpsrl.sim.habitat.link import ServerProcess
+    from tpsrl.sim.habitat.remote import RemoteSimulator
+    from tpsrl.sim.scene_info import SceneLibrary
+
+    options = {
+        "factory": "tpsrl.engines:make_simulator",
+        "arguments": {"depth": depth, "scenes": scenes},
+        "depth": depth is not None,
+    }
+    link = ServerProcess(sys.executable, "tpsrl.sim.habitat.hosted:make", options, what="MuJoCo")
+    return RemoteSimulator(link, SceneLibrary(dataset.apartment), dataset.types, depth)
+
+
+def _compare(
+    sims: dict[str, Simulator], played: dict[str, tuple[Episode, ...]]
+) -> dict[str, dict[str, float]]:
+    """Return the largest differences from the reference over all episodes."""
+    rows: dict[str, dict[str, float]] = {}
+    count = len(played[REFERENCE])
+    for name in sims:
+        if name == REFERENCE:
+            continue
+        worst: dict[str, float] = {}
+        for index in range(count):
+            pair = [(sims[k], played[k][index]) for k in (REFERENCE, name)]
+            for key, value in _differences(*pair[0], *pair[1]).items():
+                smallest = key.startswith("depth")
+                keep = min if smallest else max
+                worst[key] = keep(worst.get(key, value), value)
+        rows[name] = worst
+    return rows
+
+
+def _differences(a: Simulator, first: Episode, b: Simulator, second: Episode) -> dict[str, float]:
+    a.reset([first], [0])
+    b.reset([second], [0])
+    x, y = a.state(), b.state()
+    order = [b.joint_names.index(n) for n in a.joint_names]
+    marks = [b.marker_names.index(n) for n in a.marker_names]
+    out = {
+        "objects at reset, m": _gap(x.object_pos, y.object_pos),
+        "furniture links at reset, m": _gap(x.link_pos, y.link_pos[:, order]),
+        "handles at reset, m": _gap(x.marker_pos, y.marker_pos[:, marks]),
+        "end effector at reset, m": _gap(x.ee_pos, y.ee_pos),
+    }
+    for joints in np.random.default_rng(0).uniform(-0.4, 0.4, (5, 7)):
+        for sim in (a, b):
+            sim.set_arm((fetch.ARM_INIT + joints)[None])
+        gap = _gap(a.state().ee_pos, b.state().ee_pos)
+        out["end effector at equal joints, m"] = max(
+            out.get("end effector at equal joints, m", 0.0), gap
+        )
+    for sim in (a, b):
+        sim.set_arm(fetch.ARM_INIT[None])
+    near = np.abs(np.asarray(a.depth()) - np.asarray(b.depth())) * fetch.DEPTH_RANGE[1] < _NEAR
+    out["depth within 5 cm, share of pixels"] = float(near.mean())
+    out["base after 20 actions, m and rad"] = _drive(a, b)
+    return out
+
+
+def _drive(a: Simulator, b: Simulator) -> float:
+    rng = np.random.default_rng(1)
+    worst = 0.0
+    for _ in range(20):
+        action = np.zeros((1, 10))
+        action[0, 7], action[0, 8:] = -1.0, rng.uniform(-1.0, 1.0, 2)
+        a.step(action)
+        b.step(action)
+        off = np.asarray(a.state().base_pose[0]) - np.asarray(b.state().base_pose[0])
+        off[2] = np.arctan2(np.sin(off[2]), np.cos(off[2]))
+        worst = max(worst, float(np.abs(off).max()))
+    return worst
+
+
+def _gap(a: Any, b: Any) -> float:
+    return float(np.nanmax(np.linalg.norm(np.asarray(a) - np.asarray(b), axis=-1)))
+
+
+def _measure(
+    sims: dict[str, Simulator], played: dict[str, tuple[Episode, ...]], config: Config
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return steps/s and processor ms a step of every round.
+
+    Engines take turns, so that a busy machine slows all.
+    """
+    rates: dict[str, list[float]] = {name: [] for name in sims}
+    work: dict[str, list[float]] = {name: [] for name in sims}
+    with Progress(transient=True) as progress:
+        task = progress.add_task("steps/s of each engine", total=config.rounds * len(sims))
+        for number in range(config.rounds):
+            for name, sim in _rotated(sims, number):
+                sim.reset([played[name][0]], [0])
+                rate, busy = _rate(sim, config.steps)
+                rates[name].append(rate)
+                work[name].append(busy)
+                progress.advance(task)
+    return rates, work
+
+
+def _rotated(sims: dict[str, Simulator], by: int) -> Iterator[tuple[str, Simulator]]:
+    items = list(sims.items())
+    yield from items[by % len(items) :] + items[: by % len(items)]
+
+
+def _rate(sim: Simulator, steps: int) -> tuple[float, float]:
+    rng = np.random.default_rng(2)
+    actions = rng.uniform(-1.0, 1.0, (steps + 10, 1, 10))
+    for action in actions[:10]:
+        sim.step(action)
+    start, busy = time.perf_counter(), _processor_seconds(sim)
+    for action in actions[10:]:
+        sim.step(action)
+        sim.state()
+        sim.depth()
+    seconds, busy = time.perf_counter() - start, _processor_seconds(sim) - busy
+    return steps / seconds, 1e3 * busy / steps
+
+
+def _answer(sim: Any) -> float:
+    """Return ms of a request that only reads: the transport and nothing but it."""
+    best = np.inf
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(200):
+            sim._link.call("read")
+        best = min(best, 1e3 * (time.perf_counter() - start) / 200)
+    return float(best)
+
+
+def _processor_seconds(sim: Simulator) -> float:
+    """Return processor time of this process, and of the server if the simulator has one."""
+    import psutil
+
+    total = time.process_time()
+    server = getattr(getattr(sim, "_link", None), "process", None)
+    if server is not None:
+        spent = psutil.Process(server.pid).cpu_times()
+        total += spent.user + spent.system
+    return total
+
+
+def _report(
+    rows: dict[str, dict[str, float]],
+    rates: dict[str, list[float]],
+    work: dict[str, list[float]],
+    config: Config,
+) -> None:
+    names = list(rows)
+    print(f"\nworst of {config.episodes} episodes, against MuJoCo on our own files")
+    print(f"{'':<36}" + "".join(f"{name:>26}" for name in names))
+    for key in rows[names[0]]:
+        print(f"{key:<36}" + "".join(f"{rows[name][key]:>26.3g}" for name in names))
+    print(f"\nwith state and {config.depth} px depth, median of {config.rounds} rounds (range)")
+    for name, found in rates.items():
+        span = f"({min(found):.0f} to {max(found):.0f})"
+        busy = float(np.median(work[name]))
+        print(f"  {name:<26}{np.median(found):>7.0f} steps/s {span:<16}{busy:>7.2f} ms CPU a step")
+    alone, served = "mujoco, imported scene", "mujoco in a server"
+    walls = [1e3 / np.array(rates[name]) for name in (alone, served)]
+    busies = [np.array(work[name]) for name in (alone, served)]
+    for what, (one, two) in {"wall-clock": walls, "processor": busies}.items():
+        cost, whole = float(np.median(two - one)), float(np.median(one))
+        share = 100 * cost / whole
+        print(f"the process boundary: {cost:.3f} ms {what} time, {share:.1f}% of {whole:.2f} ms")
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+def _plain(config: Config) -> dict[str, Any]:
+    from tpsrl.config import to_dict
+
+    return to_dict(config)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except UserError as error:
+        sys.exit(f"error: {error}")
