@@ -12,11 +12,13 @@ import numpy as np
 
 if __package__:
     from . import habitat_camera, habitat_setup, layout, yup
+    from .habitat_bodies import HabitatBodies, matrix_of, stack
 else:  # run from the server's own folder
     import habitat_camera  # type: ignore[no-redef]
     import habitat_setup  # type: ignore[no-redef]
     import layout  # type: ignore[no-redef]
     import yup  # type: ignore[no-redef]
+    from habitat_bodies import HabitatBodies, matrix_of, stack  # type: ignore[no-redef]
 
 ARM_INIT = np.array([-0.45, -1.08, 0.1, 0.935, -0.001, 1.573, 0.005])
 ARM_NOISE = 0.1
@@ -43,7 +45,7 @@ def make(options: Mapping[str, Any]) -> HabitatBackend:
     return HabitatBackend(lab, options)
 
 
-class HabitatBackend:
+class HabitatBackend(HabitatBodies):
     """One world of Habitat.
 
     Args:
@@ -52,14 +54,9 @@ class HabitatBackend:
     """
 
     def __init__(self, lab: dict[str, Any], options: Mapping[str, Any]) -> None:
-        self._lab, self._options = lab, options
+        super().__init__(lab, options)
         self._config = habitat_setup.configure(lab, options)
-        self._floor = float(options["floor"])
-        self._sim: Any = None
         self._actions: dict[str, Any] = {}
-        self._joints: list[tuple[Any, int, int]] = []
-        self._order: list[int] = []
-        self._containers: dict[str, np.ndarray] = {}
         self._snapshots: dict[int, dict[str, Any]] = {}
         self._request: dict[str, Any] = {}
         self._depth: np.ndarray | None = None
@@ -95,8 +92,9 @@ class HabitatBackend:
         self._find_joints()
         self._containers = {k: np.asarray(v) for k, v in containers.items()}
         self._counters()
-        for name, value in joints.items():
-            self._write_joint(name, value)
+        for name in self._options["joints"]:
+            # Habitat keeps the joints of the episode before where the scene stays the same.
+            self._write_joint(name, joints.get(name, 0.0))
         self._start(seed, start)
         return self._look_and_read()
 
@@ -199,7 +197,7 @@ class HabitatBackend:
 
     def op_set_object(self, index: int, pos: np.ndarray, quat: np.ndarray) -> dict[str, Any]:
         """Teleport an object, at rest."""
-        self._write_object(index, _matrix(yup.rotation(quat), pos))
+        self._write_object(index, matrix_of(yup.rotation(quat), pos))
         return self._look_and_read()
 
     def op_snap_object(self, index: int, pose: Any, half_height: float) -> dict[str, Any]:
@@ -209,9 +207,9 @@ class HabitatBackend:
             tip, turn = self._tip()
             # The object's z axis points back along the cup's x axis.
             turned = np.stack([turn[:, 2], turn[:, 1], -turn[:, 0]], axis=1)
-            matrix = _matrix(turned, tip + turn[:, 0] * (half_height + 0.002))
+            matrix = matrix_of(turned, tip + turn[:, 0] * (half_height + 0.002))
         else:
-            matrix = _matrix(yup.rotation(np.asarray(pose)[3:]), np.asarray(pose)[:3])
+            matrix = matrix_of(yup.rotation(np.asarray(pose)[3:]), np.asarray(pose)[:3])
         self._write_object(index, matrix)
         self._hold(index)
         return self._look_and_read()
@@ -251,10 +249,6 @@ class HabitatBackend:
             self._sim.close()
             self._sim = None
 
-    @property
-    def _robot(self) -> Any:
-        return self._sim.articulated_agent
-
     def _counters(self) -> None:
         self.steps, self.force, self.force_sum = 0, 0.0, 0.0
         self.violation = self.diverged = False
@@ -282,20 +276,6 @@ class HabitatBackend:
             goal_receptacles=raw["goal_receptacles"], name_to_receptacle={}, info=raw["info"],
         )  # fmt: skip
 
-    def _find_joints(self) -> None:
-        manager = self._sim.get_articulated_object_manager()
-        self._joints = []
-        for name, (handle, link) in self._options["joints"].items():
-            ao = manager.get_object_by_handle(handle)
-            if ao is None:
-                raise habitat_setup.Refusal(
-                    f"Habitat loaded no '{handle}', which joint '{name}' is on"
-                )
-            ids = {ao.get_link_name(i): i for i in ao.get_link_ids()}
-            if link not in ids:
-                raise habitat_setup.Refusal(f"Habitat's '{handle}' has no link '{link}'")
-            self._joints.append((ao, ids[link], ao.get_link_joint_pos_offset(ids[link])))
-
     def _start(self, seed: int, start: Any) -> None:
         rng = np.random.default_rng(seed)
         noise = rng.normal(0.0, ARM_NOISE, 7)
@@ -312,115 +292,6 @@ class HabitatBackend:
             self._write_base(np.array([x, y, rng.uniform(-np.pi, np.pi)]))
             if not self.op_robot_contacts():
                 return
-
-    def _within_limits(self, qpos: np.ndarray) -> np.ndarray:
-        low, high = self._robot.arm_joint_limits
-        return np.clip(qpos, low, high)
-
-    def _write_base(self, pose: np.ndarray) -> None:
-        magnum, robot = self._lab["magnum"], self._robot
-        wanted = yup.point_back(np.array([pose[0], pose[1], 0.0]), self._floor)
-        snapped = np.array(self._sim.pathfinder.snap_point(wanted))
-        height = snapped[1] if np.isfinite(snapped).all() else wanted[1]
-        robot.base_pos = magnum.Vector3(float(wanted[0]), float(height), float(wanted[2]))
-        robot.base_rot = float(pose[2])
-        self._still()
-
-    def _still(self) -> None:
-        body = self._robot.sim_obj
-        body.joint_velocities = np.zeros(len(body.joint_velocities))
-
-    def _write_joint(self, name: str, value: float) -> None:
-        ao, _, offset = self._joints[list(self._options["joints"]).index(name)]
-        positions = list(ao.joint_positions)
-        positions[offset] = float(value)
-        ao.joint_positions = positions
-        ao.joint_velocities = np.zeros(len(ao.joint_velocities))
-        ao.awake = True
-
-    def _body(self, index: int) -> Any:
-        rank = self._order.index(index)
-        ids = self._sim.scene_obj_ids
-        return self._sim.get_rigid_object_manager().get_object_by_id(ids[rank])
-
-    def _index(self, object_id: int) -> int:
-        return self._order[list(self._sim.scene_obj_ids).index(object_id)]
-
-    def _object(self, index: int) -> np.ndarray:
-        matrix = _array(self._body(index).transformation)
-        return _matrix(yup.object_rotation(matrix[:3, :3]), yup.point(matrix[:3, 3], self._floor))
-
-    def _write_object(self, index: int, pose: np.ndarray) -> None:
-        magnum, body = self._lab["magnum"], self._body(index)
-        out = np.eye(4)
-        out[:3, :3] = yup.object_rotation_back(pose[:3, :3])
-        out[:3, 3] = yup.point_back(pose[:3, 3], self._floor)
-        body.transformation = magnum.Matrix4([[float(v) for v in column] for column in out.T])
-        body.linear_velocity = body.angular_velocity = magnum.Vector3(0.0)
-        body.awake = True
-
-    def _hold(self, index: int) -> None:
-        """Weld an object at its present pose, as ``SuctionGraspAction`` does on contact."""
-        robot, body = self._robot, self._body(index)
-        node = robot.sim_obj.get_link_scene_node(robot.params.ee_links[0])
-        link = node.absolute_transformation()
-        self._sim.grasp_mgr.snap_to_obj(
-            int(body.object_id), force=False, should_open_gripper=False,
-            rel_pos=link.inverted().transform_point(body.translation),
-            keep_T=robot.ee_transform().inverted() @ body.transformation,
-        )  # fmt: skip
-
-    def _carry(self, motion: np.ndarray) -> None:
-        held = self._sim.grasp_mgr.snap_idx
-        if held is not None:
-            index = self._index(held)
-            self._sim.grasp_mgr.desnap(True)
-            self._write_object(index, motion @ self._object(index))
-            self._hold(index)
-
-    def _inside(self, name: str) -> list[int]:
-        if name not in self._containers:
-            return []
-        low, high = self._containers[name]
-        to_link = np.linalg.inv(self._link_matrix(name))
-        local = [(to_link @ self._object(i))[:3, 3] for i in range(len(self._order))]
-        return [i for i, p in enumerate(local) if np.all((p >= low) & (p <= high))]
-
-    def _link_matrix(self, name: str) -> np.ndarray:
-        ao, link, _ = self._joints[list(self._options["joints"]).index(name)]
-        return self._node(ao.get_link_scene_node(link))
-
-    def _node(self, node: Any) -> np.ndarray:
-        matrix = _array(node.absolute_transformation())
-        return _matrix(yup.link_rotation(matrix[:3, :3]), yup.point(matrix[:3, 3], self._floor))
-
-    def _link_matrix_of_gripper(self) -> np.ndarray:
-        robot = self._robot
-        return self._node(robot.sim_obj.get_link_scene_node(robot.params.ee_links[0]))
-
-    def _base_matrix(self) -> np.ndarray:
-        robot = self._robot
-        yaw = float(robot.base_rot)
-        turn = yup.rotation(np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)]))
-        return _matrix(turn, yup.point(np.array(robot.base_pos), self._floor))
-
-    def _tip(self) -> tuple[np.ndarray, np.ndarray]:
-        matrix = _array(self._robot.ee_transform())
-        return yup.point(matrix[:3, 3], self._floor), yup.link_rotation(matrix[:3, :3])
-
-    def _tip_matrix(self) -> np.ndarray:
-        pos, turn = self._tip()
-        return _matrix(turn, pos)
-
-    def _touching(self) -> list[Any]:
-        robot, held = self._robot.sim_obj.object_id, self._sim.grasp_mgr.snap_idx
-        links = set(self._robot.sim_obj.link_object_ids) | {robot}
-        out = []
-        for contact in self._sim.get_physics_contact_points():
-            ends = {contact.object_id_a, contact.object_id_b}
-            if ends & links and not ends <= links and held not in ends:
-                out.append(contact)
-        return out
 
     def _measure(self) -> None:
         """Forces, hold and sanity after a step."""
@@ -472,12 +343,12 @@ class HabitatBackend:
             "held_object": held,
             "held_marker": -1 if handle is None else markers.index(handle),
             "hold_violation": self.violation,
-            "object_pos": _stack([m[:3, 3] for m in objects], 3),
-            "object_quat": _stack([yup.quaternion(m[:3, :3]) for m in objects], 4),
+            "object_pos": stack([m[:3, 3] for m in objects], 3),
+            "object_quat": stack([yup.quaternion(m[:3, :3]) for m in objects], 4),
             "joint_pos": [ao.joint_positions[offset] for ao, _, offset in self._joints],
-            "link_pos": _stack([m[:3, 3] for m in links], 3),
-            "link_quat": _stack([yup.quaternion(m[:3, :3]) for m in links], 4),
-            "marker_pos": _stack(
+            "link_pos": stack([m[:3, 3] for m in links], 3),
+            "link_quat": stack([yup.quaternion(m[:3, :3]) for m in links], 4),
+            "marker_pos": stack(
                 [yup.point(np.array(i.get_current_position()), self._floor) for i in infos], 3
             ),
             "force": self.force,
@@ -485,18 +356,3 @@ class HabitatBackend:
             "step_count": self.steps,
             "diverged": self.diverged,
         }
-
-
-def _array(matrix: Any) -> np.ndarray:
-    """Return magnum's column-major 4x4 matrix as (4, 4) float64."""
-    return np.array([[matrix[j][i] for j in range(4)] for i in range(4)], dtype=np.float64)
-
-
-def _matrix(turn: np.ndarray, pos: np.ndarray) -> np.ndarray:
-    out = np.eye(4)
-    out[:3, :3], out[:3, 3] = turn, pos
-    return out
-
-
-def _stack(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
-    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
