@@ -131,8 +131,12 @@ def hosted(dataset: Dataset, depth: int | None, scenes: dict[str, Any]) -> Simul
         "arguments": {"depth": depth, "scenes": scenes},
         "depth": depth is not None,
     }
-    link = ServerProcess(sys.executable, "tpsrl.sim.habitat.hosted:make", options, what="MuJoCo")
-    return RemoteSimulator(link, SceneLibrary(dataset.apartment), dataset.types, depth)
+
+    def connect() -> ServerProcess:
+        backend = "tpsrl.sim.habitat.hosted:make"
+        return ServerProcess(sys.executable, backend, options, what="MuJoCo")
+
+    return RemoteSimulator(connect, SceneLibrary(dataset.apartment), dataset.types, depth)
 
 
 def _compare(

@@ -55,10 +55,13 @@ def _hosted(num_envs: int) -> Simulator:
     from tpsrl.sim.scene_info import SceneLibrary
 
     factory = {"factory": "tpsrl.engines:make_simulator", "arguments": {"depth": DEPTH}}
-    link = ServerProcess(
-        sys.executable, "tpsrl.sim.habitat.hosted:make", {**factory, "depth": True}, what="MuJoCo"
-    )
-    return RemoteSimulator(link, SceneLibrary(load_apartment()), object_types(), DEPTH)
+    options = {**factory, "depth": True}
+
+    def connect() -> ServerProcess:
+        backend = "tpsrl.sim.habitat.hosted:make"
+        return ServerProcess(sys.executable, backend, options, what="MuJoCo")
+
+    return RemoteSimulator(connect, SceneLibrary(load_apartment()), object_types(), DEPTH)
 
 
 def _habitat(num_envs: int) -> Simulator:

@@ -124,7 +124,7 @@ def test_the_client_survives_the_death_of_its_server() -> None:
     link = start()
     with pytest.raises(EngineLostError, match=r"exit code 7 during 'die'.*last words: farewell"):
         link.call("die")
-    with pytest.raises(EngineLostError, match="make a new simulator"):
+    with pytest.raises(EngineLostError, match="reset the simulator"):
         link.call("ping")
     link.close()
     other = start()
@@ -220,14 +220,20 @@ def test_the_same_backend_in_this_process() -> None:
         link.call("double", x=np.ones(2))
 
 
-def test_a_simulator_says_so_when_its_server_died() -> None:
+def test_a_simulator_says_so_when_its_server_died_and_goes_on_after_a_reset() -> None:
     sim = HOSTED.make(1)
     assert isinstance(sim, RemoteSimulator)
     sim.reset([episode()], [0])
     os.kill(sim._link.process.pid, signal.SIGKILL)  # type: ignore[attr-defined]
     with pytest.raises(EngineLostError, match=r"MuJoCo server was killed by SIGKILL"):
         sim.step(np.zeros((1, 10)))
+    with pytest.raises(EngineLostError, match="reset the simulator"):
+        sim.capture()
+    sim.reset([episode()], [0])
+    sim.step(np.zeros((1, 10)))
+    assert sim.state().step_count[0] == 1, "a reset starts another server"
     sim.close()
+    assert not children()
 
 
 def test_states_that_nobody_holds_are_dropped_by_the_server() -> None:

@@ -68,14 +68,15 @@ def habitat_simulator(
         root = Path(scenes.path)
         dataset = scenes.read()[0]
     options = backend_options(dataset, root, robot, depth, gpu)
-    link: Link
-    if python is None:
+
+    def connect() -> Link:
+        if python is not None:
+            return ServerProcess(Path(python).expanduser(), BACKEND, options)
         from tpsrl.sim.habitat.server import habitat_backend
 
-        link = InProcess(habitat_backend.make(options))
-    else:
-        link = ServerProcess(Path(python).expanduser(), BACKEND, options)
-    return RemoteSimulator(link, SceneLibrary(dataset.apartment), dataset.types, depth)
+        return InProcess(habitat_backend.make(options))
+
+    return RemoteSimulator(connect, SceneLibrary(dataset.apartment), dataset.types, depth)
 
 
 def own_scenes() -> Path:

@@ -29,7 +29,7 @@ _FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 
 
 class EngineLostError(UserError):
-    """The engine's process is gone; this simulator cannot be used any more."""
+    """The engine's process is gone, and with it the episode that it played."""
 
 
 class Link(Protocol):
@@ -37,6 +37,10 @@ class Link(Protocol):
 
     about: Mapping[str, Any]
     versions: Mapping[str, str]
+
+    @property
+    def lost(self) -> str:
+        """Why the backend cannot be reached any more, ``""`` while it can."""
 
     def call(self, operation: str, **args: Any) -> Any:
         """Carry out an operation and return its result."""
@@ -58,6 +62,11 @@ class InProcess:
         self._backend = backend
         self.about: Mapping[str, Any] = backend.about()
         self.versions: Mapping[str, str] = versions()
+
+    @property
+    def lost(self) -> str:
+        """See :class:`Link`."""
+        return "" if self._backend is not None else "this simulator is closed"
 
     def call(self, operation: str, **args: Any) -> Any:
         """See :class:`Link`."""
@@ -125,6 +134,11 @@ class ServerProcess:
         self._finalizer = weakref.finalize(self, _end, self.process, ours, self._log)
         os.close(self._memory_file)
         self.about, self.versions = self._greet(options, str(python), start_timeout)
+
+    @property
+    def lost(self) -> str:
+        """See :class:`Link`."""
+        return self._lost
 
     def call(self, operation: str, **args: Any) -> Any:
         """See :class:`Link`.
@@ -207,7 +221,7 @@ class ServerProcess:
         except TimeoutError:
             self._give_up(
                 f"{self._what} did not answer '{operation}' within {timeout:g} s and was ended;"
-                " make a new simulator"
+                " reset the simulator"
             )
         except wire.WireError:
             self._give_up(self._obituary(operation))
@@ -215,7 +229,7 @@ class ServerProcess:
             raise  # too large to be sent: nothing happened
         except BaseException:
             # Half an exchange, e.g. after Ctrl-C: the next answer would be that of this question.
-            self._give_up(f"'{operation}' of {self._what} was interrupted; make a new simulator")
+            self._give_up(f"'{operation}' of {self._what} was interrupted; reset the simulator")
             raise
         raise EngineLostError(self._lost)
 
@@ -231,7 +245,7 @@ class ServerProcess:
             how = f"ended with exit code {code}"
         last = _last_line(self._log)
         says = f"; its last words: {last}" if last else ""
-        return f"the {self._what} server {how} during '{operation}'{says}; make a new simulator"
+        return f"the {self._what} server {how} during '{operation}'{says}; reset the simulator"
 
     def _give_up(self, reason: str) -> None:
         self._lost = reason

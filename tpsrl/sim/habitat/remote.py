@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +31,8 @@ class RemoteSimulator(Simulator):
     description of the scenes, which the backend has loaded too; what moves comes from the backend.
 
     Args:
-        link: to the backend; closed with this simulator.
+        connect: makes the link to the backend; called now, and again at a reset after the
+            backend was lost.
         library: scenes that the backend plays in.
         types: movable objects.
         depth: pixels of the square head depth picture, ``None`` for none.
@@ -41,13 +42,14 @@ class RemoteSimulator(Simulator):
 
     def __init__(
         self,
-        link: Link,
+        connect: Callable[[], Link],
         library: SceneLibrary,
         types: Mapping[str, ObjectType],
         depth: int | None,
     ) -> None:
-        self._link, self._library, self._types = link, library, types
+        self._connect, self._library, self._types = connect, library, types
         self._depth_size = depth
+        self._link = link = connect()
         about = link.about
         self.info = EngineInfo(**about["engine"])
         self.versions = dict(link.versions)
@@ -89,6 +91,10 @@ class RemoteSimulator(Simulator):
             return
         episode = episodes[0]
         self._check(episode)
+        if self._link.lost and not self._closed:
+            self._link.close()
+            self._link = self._connect()
+            self._dropped.clear()
         start = None if episode.start is None else np.asarray(episode.start, dtype=np.float64)
         reading = self._link.call(
             "reset",
@@ -162,7 +168,7 @@ class RemoteSimulator(Simulator):
     def restore(self, snapshot: Snapshot, env_id: int = 0) -> None:
         """See :meth:`Simulator.restore`."""
         kept = snapshot.data.get("kept")
-        if not isinstance(kept, _Kept) or kept.owner() is not self:
+        if not isinstance(kept, _Kept) or kept.link() is not self._link:
             raise UserError(
                 f"A snapshot of engine '{snapshot.engine}' can only go back into the simulator that"
                 " made it, because its state lies in that one's process."
@@ -284,8 +290,15 @@ class _Kept:
 
     def __init__(self, number: int, owner: RemoteSimulator) -> None:
         self.number = number
-        self.owner = weakref.ref(owner)
-        weakref.finalize(self, owner._dropped.append, number)
+        self.link = weakref.ref(owner._link)
+        weakref.finalize(self, _drop, self.link, weakref.ref(owner), number)
+
+
+def _drop(link: weakref.ref[Link], owner: weakref.ref[RemoteSimulator], number: int) -> None:
+    """Note that a state can be dropped, unless its backend is gone with it."""
+    simulator = owner()
+    if simulator is not None and simulator._link is link():
+        simulator._dropped.append(number)
 
 
 def _row(values: Any, size: int) -> np.ndarray:
