@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.learning json=FILE [tasks=cartpole,pendulum,memory schemes=ver,ddppo
 seeds=5]`` trains, evaluates every policy over 20 episodes, and prints the interquartile mean over
-seeds with a 95% bootstrap interval, and the steps needed to reach the task's threshold.
+seeds with a 95% bootstrap interval, and the steps needed to reach the task's threshold. Runs that
+FILE already holds are not done again, so the same command goes on after an interruption.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,25 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     return float(np.percentile(draws, 2.5)), float(np.percentile(draws, 97.5))
 
 
+def summarise(runs: list[list[float]], threshold: float) -> dict[str, Any]:
+    """Interquartile mean, interval and steps to the threshold of ``[return, steps]`` per seed."""
+    returns = np.array([r for r, _ in runs])
+    low, high = interval(returns)
+    return {
+        "runs": runs, "iqm": interquartile_mean(returns), "interval": [low, high],
+        "threshold": threshold, "reached": sum(r[1] is not None for r in runs),
+        "median_steps": float(np.median([np.inf if s is None else s for _, s in runs])),
+    }  # fmt: skip
+
+
+def write(path: str, report: dict[str, Any]) -> None:
+    """Writes what is known so far under a temporary name and renames it."""
+    if path:
+        temporary = Path(path).with_name(f".{Path(path).name}.tmp")
+        temporary.write_text(json.dumps(report, indent=2) + "\n")
+        os.replace(temporary, path)
+
+
 def main() -> None:
     """Entry point."""
     chosen = {"json": "", "tasks": ",".join(TASKS), "schemes": "ver,ddppo", "seeds": "5"}
@@ -135,34 +156,31 @@ def main() -> None:
         if key not in chosen:
             raise SystemExit(f"unknown option '{key}': use {', '.join(chosen)}")
         chosen[key] = value
-    report: dict[str, Any] = {}
-    for task in chosen["tasks"].split(","):
-        for scheme in chosen["schemes"].split(","):
-            runs = []
-            for seed in range(1, int(chosen["seeds"]) + 1):
-                runs.append(one_run(task, scheme, seed))
-                print(f"{task} {scheme} seed {seed}: return {runs[-1][0]:.2f}, threshold after "
-                      f"{runs[-1][1]:,.0f} steps", file=sys.stderr, flush=True)  # fmt: skip
-            returns = np.array([r for r, _ in runs])
-            reached = np.array([s for _, s in runs])
-            low, high = interval(returns)
-            report[f"{task}/{scheme}"] = {
-                "returns": returns.tolist(), "iqm": interquartile_mean(returns),
-                "interval": [low, high], "steps_to_threshold": [str(s) for s in reached],
-                "threshold": TASKS[task]["threshold"],
-            }  # fmt: skip
-            print(
-                f"{task:9} {scheme:6} IQM {interquartile_mean(returns):8.2f} "
-                f"[{low:.2f}, {high:.2f}]  threshold {TASKS[task]['threshold']:g} reached by "
-                f"{int(np.isfinite(reached).sum())}/{len(reached)}, median after "
-                f"{np.median(reached):,.0f} steps",
-                flush=True,
-            )
-    if chosen["json"]:
-        path = Path(chosen["json"])
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(json.dumps(report, indent=2) + "\n")
-        os.replace(temporary, path)
+    known = Path(chosen["json"]) if chosen["json"] else None
+    report = json.loads(known.read_text()) if known is not None and known.exists() else {}
+    seeds = int(chosen["seeds"])
+    pairs = [(t, s) for t in chosen["tasks"].split(",") for s in chosen["schemes"].split(",")]
+    begin, fresh = time.monotonic(), 0
+    for number, (task, scheme) in enumerate(pairs):
+        runs = report.get(f"{task}/{scheme}", {}).get("runs", [])[:seeds]
+        for seed in range(len(runs) + 1, seeds + 1):
+            mean, steps = one_run(task, scheme, seed)
+            runs.append([mean, steps if np.isfinite(steps) else None])
+            report[f"{task}/{scheme}"] = summarise(runs, TASKS[task]["threshold"])
+            write(chosen["json"], report)
+            fresh += 1
+            left = (seeds - seed) + seeds * (len(pairs) - number - 1)
+            rest = (time.monotonic() - begin) / fresh * left / 60
+            print(f"{task} {scheme} seed {seed}: return {mean:.2f}, threshold after {steps:,.0f} "
+                  f"steps (at most {rest:.0f} min left)", file=sys.stderr, flush=True)  # fmt: skip
+        row = report[f"{task}/{scheme}"] = summarise(runs, TASKS[task]["threshold"])
+        low, high = row["interval"]
+        print(
+            f"{task:9} {scheme:6} IQM {row['iqm']:8.2f} [{low:.2f}, {high:.2f}]  threshold "
+            f"{row['threshold']:g} reached by {row['reached']}/{len(runs)}, median after "
+            f"{row['median_steps']:,.0f} steps",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

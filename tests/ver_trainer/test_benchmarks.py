@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from benchmarks import scaling, trainer
+from benchmarks import learning, scaling, trainer
 from benchmarks.learning import Recall, interquartile_mean, make
 from benchmarks.trainer_envs import DepthNav, Waiting
 
@@ -43,6 +44,30 @@ def test_memory_task_needs_memory() -> None:
 
 def test_interquartile_mean() -> None:
     assert interquartile_mean(np.array([0.0, 1, 2, 3, 4, 5, 6, 100])) == pytest.approx(3.5)
+
+
+def test_learning_goes_on_after_an_interruption(tmp_path, monkeypatch, capsys) -> None:
+    done: list[tuple[str, int]] = []
+    limit = 3
+
+    def one_run(task: str, scheme: str, seed: int) -> tuple[float, float]:
+        if len(done) == limit:
+            raise KeyboardInterrupt
+        done.append((scheme, seed))
+        return -100.0 - seed, float("inf") if seed == 2 else 1000.0 * seed
+
+    monkeypatch.setattr(learning, "one_run", one_run)
+    arguments = ["", f"json={tmp_path / 'l.json'}", "tasks=pendulum", "seeds=2"]
+    monkeypatch.setattr("sys.argv", arguments)
+    with pytest.raises(KeyboardInterrupt):
+        learning.main()
+    limit = 4
+    learning.main()
+    assert done == [("ver", 1), ("ver", 2), ("ddppo", 1), ("ddppo", 2)]
+    report = json.loads((tmp_path / "l.json").read_text())
+    assert report["pendulum/ver"]["runs"] == [[-101.0, 1000.0], [-102.0, None]]
+    assert report["pendulum/ddppo"]["reached"] == 1
+    assert "pendulum  ddppo  IQM  -101.50" in capsys.readouterr().out
 
 
 def test_simulation_limits() -> None:
