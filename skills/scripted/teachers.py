@@ -10,6 +10,7 @@ a learner: it goes on from wherever that has brought the robot.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Generator
 
 import numpy as np
 
@@ -34,7 +35,7 @@ _FAR_STANDOFFS = (0.6, 0.5, 0.4, 0.3)
 """Where the arm is raised: near, and what is tried where that touches something, m."""
 _OFFSET = 0.15
 """The tip reaches this far to the right of the base's axis at most radii, m."""
-_STRAY_COST = 25.0
+_STRAY_COST = 200.0
 """Control steps that a radian of direction against the straight way costs."""
 _MARGIN = 0.015
 """The way in must also be free this far to the left and right, m."""
@@ -59,8 +60,11 @@ _BESIDE, _LOST = 0.04, 0.15
 _BENDS = 0.1
 """Joints that move no farther than this on the way in do not tell how far the arm is, rad."""
 _PATIENCE = 6
-_REPLAN_AFTER = 15
-_ATTEMPTS = 4
+_LED_STEPS = 8
+"""A robot that did something else in this many steps is led by a learner: plan anew."""
+_FOLLOWED = 0.03
+"""A base that is no farther from where its action should have brought it followed, m and rad."""
+_ATTEMPTS, _MOST_PLANS = 4, 30
 
 
 def make_teacher(name: SkillName) -> Skill:
@@ -255,35 +259,65 @@ class _Teaching:
             return
         seen = np.linalg.norm(navigation.clamp_motion(view.base[:2], base[:2]) - base[:2]) < 1e-6
         if not seen or along < _PURSUIT or abs(beside) > _STRAIGHT * (along + _PURSUIT):
-            yield from drive_to(sim, env_id, navigation, course.reach.raise_at, near=0.05)
+            led = _Led()
+            for action in drive_to(sim, env_id, navigation, course.reach.raise_at, near=0.05):
+                if led.astray(look(sim, env_id)):
+                    return
+                led.expect(look(sim, env_id), action)
+                yield action
 
-    def _contact(self, sim: Simulator, env_id: int, course: _Course, grasp: bool) -> Actions:
+    def _contact(
+        self, sim: Simulator, env_id: int, course: _Course, grasp: bool
+    ) -> Generator[np.ndarray, None, bool]:
         """Come and reach in until something is held (grasp) or the way has ended.
 
-        Ends early where the learner has gone astray, so that the caller plans again.
+        Returns:
+            The way has ended; ``False`` where the robot is elsewhere and the plan void.
         """
-        waited = stuck = astray = 0
+        waited = stuck = 0
         end = 1.0 + (_BEYOND / course.length if grasp else 0.0)
-        last, inside, part = None, False, 0.0
-        for count in range(250):
+        last, inside, part, led = None, False, 0.0, _Led()
+        for _ in range(250):
             view = look(sim, env_id)
             if grasp == view.holding:
-                return
+                return True
             inside, at = reaching(course, view, inside), _Place(course, view)
             bent = np.abs(view.qpos - view.target).max() > 0.12
             waited = waited + 1 if inside and (at.part > end - 0.03 or bent) else 0
             if waited > (_PATIENCE if grasp else 2):
-                return
-            astray = astray + 1 if not inside and abs(at.turn) > 0.6 and at.go < 0.7 else 0
-            still_there = last is not None and np.abs(view.base - last).max() < 1e-5
+                return True
             action = reach_in(course, view, grasp, part) if inside else come(course, view)
             part = aim(course, at, grasp, part) if inside else 0.0
-            driving = np.abs(action[ACTION_BASE]).max() > 0.3
-            stuck = stuck + 1 if still_there and driving else 0
+            still_there = last is not None and np.abs(view.base - last).max() < 1e-5
+            stuck = stuck + 1 if still_there and np.abs(action[ACTION_BASE]).max() > 0.3 else 0
             last = view.base
-            if count > _REPLAN_AFTER and (astray > 3 or stuck > _PATIENCE):
-                return
+            if stuck > _PATIENCE or (led.astray(view) and not inside):
+                return False
+            led.expect(view, action)
             yield action
+        return False
+
+
+class _Led:
+    """Notices a base that does not do what the teacher says, because a learner acts."""
+
+    def __init__(self) -> None:
+        self._wanted: np.ndarray | None = None
+        self._count = 0
+
+    def expect(self, view: View, action: np.ndarray) -> None:
+        """Note where an action should bring the base."""
+        ahead, turning = action[ACTION_BASE]
+        step = ahead * BASE_DELTA_LINEAR * unit(view.base[2])
+        self._wanted = view.base + np.append(step, turning * BASE_DELTA_ANGULAR)
+
+    def astray(self, view: View) -> bool:
+        """Return whether the base has been elsewhere several times."""
+        if self._wanted is not None:
+            gap = view.base - self._wanted
+            gap[2] = wrap(gap[2])
+            self._count += bool(np.abs(gap).max() > _FOLLOWED)
+        return self._count >= _LED_STEPS
 
 
 class TeachPick(Pick, _Teaching):
@@ -294,15 +328,15 @@ class TeachPick(Pick, _Teaching):
         target = episode_target(sim, env_id, self.call)
         wanted, banned = target.object_index, list[Reach]()
         course = None
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MOST_PLANS):
             view = look(sim, env_id)
-            if view.held_object == wanted:
+            if view.held_object == wanted or len(banned) >= _ATTEMPTS:
                 break
             tip = pick_target(sim, env_id, view, target)
             course = self._plan(sim, env_id, tip, banned, wanted)
             yield from self._arrive(sim, env_id, course)
-            yield from self._contact(sim, env_id, course, grasp=True)
-            if look(sim, env_id).held_object != wanted and _failed(course, look(sim, env_id)):
+            ended = yield from self._contact(sim, env_id, course, grasp=True)
+            if ended and look(sim, env_id).held_object != wanted:
                 banned.append(course.reach)
                 yield from _lift(sim, env_id, course)
         if course is None or look(sim, env_id).held_object != wanted:
@@ -318,23 +352,18 @@ class TeachPlace(Place, _Teaching):
         target = episode_target(sim, env_id, self.call)
         goal, banned = place_goal(sim, env_id, self.call), list[Reach]()
         course = None
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MOST_PLANS):
             view = look(sim, env_id)
             if view.held_object != target.object_index:
                 break
             tip = place_target(sim, env_id, view, target, goal)
             course = self._plan(sim, env_id, tip, banned, target.object_index)
             yield from self._arrive(sim, env_id, course)
-            yield from self._contact(sim, env_id, course, grasp=False)
-            if _Place(course, look(sim, env_id)).part > 0.7:
+            if (yield from self._contact(sim, env_id, course, grasp=False)):
                 yield from _release(sim, env_id)
         if course is None or look(sim, env_id).holding:
             raise GiveUpError("object not released")
         yield from _to_rest(sim, env_id, course)
-
-
-def _failed(course: _Course, view: View) -> bool:
-    return _Place(course, view).part > 0.7
 
 
 def _lift(sim: Simulator, env_id: int, course: _Course) -> Actions:
