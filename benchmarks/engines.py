@@ -50,6 +50,9 @@ class Config:
     depth: int = field(default=128, metadata={"help": "pixels of the head depth picture"})
     steps: int = field(default=150, metadata={"help": "control steps of a timed run", "min": 10})
     rounds: int = field(default=5, metadata={"help": "timed runs of each engine", "min": 1})
+    agent: int = field(
+        default=0, metadata={"help": "episodes that the scripted agent plays on each", "min": 0}
+    )
     gpu: int = field(default=-1, metadata={"help": "Habitat: which GPU renders, -1 for none"})
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
 
@@ -71,7 +74,9 @@ def main(words: list[str]) -> None:
         rows = _compare(sims, played)
         rates, work = _measure(sims, played, config)
         answer = _answer(sims["mujoco in a server"])
+        played_by = _play(sims, played, config)
     _report(rows, rates, work, config)
+    _print_agent(played_by)
     print(f"state and depth from the server without a step: {answer:.3f} ms (best of 5 x 200)")
     if config.habitat.python is None:
         print("habitat: not measured; give habitat.python=PATH")
@@ -242,6 +247,42 @@ def _rate(sim: Simulator, steps: int) -> tuple[float, float]:
         sim.depth()
     seconds, busy = time.perf_counter() - start, _processor_seconds(sim) - busy
     return steps / seconds, 1e3 * busy / steps
+
+
+def _play(
+    sims: dict[str, Simulator], played: dict[str, tuple[Episode, ...]], config: Config
+) -> dict[str, list[dict[str, Any]]]:
+    """Let the scripted agent play the same episodes on every engine."""
+    from eval.episode import EpisodeRecord, run_episode
+    from tpsrl.assembly import MAX_STEPS, make_agent, make_task
+
+    out: dict[str, list[dict[str, Any]]] = {name: [] for name in sims if config.agent}
+    with Progress(transient=True) as progress:
+        task = progress.add_task("scripted agent", total=config.agent * len(out))
+        for name in out:
+            for index, episode in enumerate(played[name][: config.agent]):
+                agent = make_agent("scripted", "replan", config.scenario)
+                blank = EpisodeRecord(
+                    index, episode.episode_id, "", config.scenario, episode.layout, index
+                )
+                record = run_episode(
+                    sims[name],
+                    agent,
+                    make_task(episode, config.scenario),
+                    blank,
+                    episode,
+                    MAX_STEPS[config.scenario],
+                )
+                out[name].append({"success": record.success, "steps": record.steps})
+                progress.advance(task)
+    return out
+
+
+def _print_agent(played_by: dict[str, list[dict[str, Any]]]) -> None:
+    for name, rows in played_by.items():
+        steps = ", ".join(str(row["steps"]) for row in rows)
+        won = sum(row["success"] for row in rows)
+        print(f"scripted agent, {name:<26} {won} of {len(rows)} episodes; steps {steps}")
 
 
 def _answer(sim: Any) -> float:
