@@ -310,10 +310,17 @@ def validate(config: TrainConfig) -> None:
         if not low < get(config, key) < high:
             raise ConfigError(f"'{key}' is {get(config, key)}: it must be between {low} and {high}")
     _validate_together(config)
-    _validate_pretrained(config)
 
 
-def _validate_pretrained(config: TrainConfig) -> None:
+def validate_pretrained(config: TrainConfig) -> None:
+    """Refuses options that need a pretrained policy where there is none.
+
+    Not part of :func:`validate`: the file may be made between reading the configuration and the
+    start of the run.
+
+    Raises:
+        ConfigError: naming the option.
+    """
     wanted = {
         "ppo.anchor_coef": config.ppo.anchor_coef > 0,
         "net.freeze_norm": config.net.freeze_norm,

@@ -17,7 +17,7 @@ import torch
 from omegaconf import OmegaConf
 
 from ver_trainer.checkpoint import CheckpointManager
-from ver_trainer.config import TrainConfig, load_config
+from ver_trainer.config import TrainConfig, load_config, validate_pretrained
 from ver_trainer.distributed.preemption import FractionPreemption
 from ver_trainer.errors import Interrupted
 from ver_trainer.evaluation import evaluate
@@ -76,6 +76,7 @@ class Runner:
     """
 
     def __init__(self, config: TrainConfig, env: Callable[..., Any] | None = None) -> None:
+        validate_pretrained(config)
         self.config = config
         self.folder = RunFolder(config)
         self.checkpoint = self.folder.open(config)

@@ -42,8 +42,6 @@ def test_refused_overrides(override: str, sentence: str) -> None:
         (["scheme=async", "collector=inline"], "use collector=workers"),
         (["scheme=htsrl", "collector=inline"], "use collector=workers"),
         (["resume=exact"], "use collector=inline or resume=auto"),
-        (["ppo.anchor_coef=0.1"], "give pretrained=PATH"),
-        (["net.freeze_norm=true"], "give pretrained=PATH"),
         (["collect.num_envs=1", "collect.steps=2", "ppo.mini_batches=3"], "fewer mini-batches"),
     ],
 )

@@ -374,6 +374,15 @@ def test_fine_tuning_run_resumes_bit_for_bit(tmp_path: Path) -> None:
         assert_same(weights(part, 10), weights(tmp_path / "whole", 10))
 
 
+@pytest.mark.parametrize("option", ["ppo.anchor_coef=0.1", "net.freeze_norm=true"])
+def test_options_that_need_a_pretrained_policy_say_so(option: str, tmp_path: Path) -> None:
+    key, _, value = option.partition("=")
+    values = {key: value == "true" or float(value)}
+    with pytest.raises(ConfigError, match=f"'{key}' needs.*give pretrained=PATH"):
+        train(config(tmp_path / "run", **values))
+    assert not (tmp_path / "run").exists()  # the command with the remedy is not refused
+
+
 @pytest.mark.parametrize("scheme", ["ddppo", "htsrl", "async"])
 def test_fine_tuning_options_work_in_other_schemes(scheme: str, tmp_path: Path) -> None:
     net = {"net.image_features": 8, "net.core": "lstm", "net.core_size": 8, "total_steps": 128,
