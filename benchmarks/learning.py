@@ -106,7 +106,8 @@ def one_run(task: str, scheme: str, seed: int) -> tuple[float, float]:
                "log.checkpoint_interval": 10**6, "log.window": 50},
             **TASKS[task]["values"],
         )  # fmt: skip
-        train(config, make)
+        if not train(config, make).finished:
+            raise KeyboardInterrupt  # the trainer ends in good order, but this was no whole run
         lines = [json.loads(x) for x in (Path(out) / "metrics.jsonl").read_text().splitlines()]
         curve = [(x["step"], x.get("episode/return")) for x in lines]
         reached = [s for s, r in curve if r is not None and r >= TASKS[task]["threshold"]]

@@ -242,6 +242,9 @@ def test_run_survives_a_faulty_worker(fault: str, scheme: str, tmp_path: Path) -
     assert not new_children(others)
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
 def start_run(out: Path, **values: str) -> subprocess.Popen[str]:
     settings = {
         "env": "CartPole-v1", "out": str(out), "total_steps": "100000000",
@@ -253,7 +256,8 @@ def start_run(out: Path, **values: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", code, *overrides], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
-    end = time.monotonic() + 60
+    STARTED.append(process)
+    end = time.monotonic() + 90
     while not list(out.glob("checkpoints/update_*")) and time.monotonic() < end:
         time.sleep(0.05)
     return process
