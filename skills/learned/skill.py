@@ -26,6 +26,8 @@ REST_THRESHOLD = 0.15
 """Farthest end effector from its resting position at the end of a manipulation, m."""
 START_RADIUS = 0.3
 """How far from where it began the end effector must have been before Open and Close end, m."""
+HANDLE_MOVED = 0.1
+"""Or how far the handle must have come: some policies work nearer to where they begin, m."""
 
 _OWN_STOP = ("navigate", "rearrange_easy")
 """Skills that end by their own stop action."""
@@ -106,7 +108,8 @@ class LearnedSkill(Skill):
             return SkillStatus(done=holds and rested)
         if isinstance(self.task, ArticulatedTask):
             gone = np.linalg.norm(np.asarray(view.resting)[env_id] - self._first_rest)
-            self._left_start |= bool(gone > START_RADIUS)
+            came = np.linalg.norm(np.asarray(view.marker_pos)[env_id] - self._row.position)
+            self._left_start |= bool(gone > START_RADIUS or came > HANDLE_MOVED)
             return SkillStatus(done=not holds and rested and self._left_start)
         return SkillStatus(done=not holds and rested)
 

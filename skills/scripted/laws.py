@@ -28,6 +28,8 @@ _GRIP_WITHIN, _GRIP_STEPS, _ALIGNED = 0.10, 8.0, 0.2
 _PRESS = 0.06
 """The base goes on this far where the cup should have met something, m."""
 _RETREAT = 0.2
+_TOO_NEAR, _STANDS = 0.35, (1.05, 0.95, 0.85)
+"""A base so much too near to a handle, m, drives round to one of these distances from it."""
 _BENT = 0.08
 """A joint this far from its target is held up by something, rad."""
 _SHUT = 0.015
@@ -77,6 +79,7 @@ class Stance:
         if posture is None:
             raise GiveUpError("handle out of reach")
         self.posture: np.ndarray = posture
+        self.left = left
         self.turn = wrap(heading - view.base[2])
         self.go = ahead - float(kinematics.pan_axis[0]) - radius * np.cos(pan)
         self.steps = float(np.abs(posture - view.target).max()) / ARM_DELTA
@@ -88,6 +91,7 @@ class _Law(Skill):
     privileged = True
     joint_default = ""
     radius, pitch = 0.8, np.radians(75.0)
+    wide = 0.4
     drawn_radius, drawn_pitch = 0.62, np.radians(85.0)
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
@@ -158,6 +162,18 @@ def _come(
     action[ACTION_BASE] = ahead, stance.turn / BASE_DELTA_ANGULAR
 
 
+def _round(scene: Scene, stance: Stance, heading: float, wide: float, action: np.ndarray) -> bool:
+    """Drive to a place before the front if the handle is too far to the side or too near."""
+    if abs(stance.left) < wide and stance.go > -_TOO_NEAR:
+        return False
+    action[ACTION_ARM] = arm_action(scene.view, stance.posture)
+    places = [scene.handle[:2] - off * unit(heading) for off in _STANDS]
+    free = [place for place in places if scene.navigation.is_navigable(place)]
+    pose = np.append((free or places)[0], heading)
+    action[ACTION_BASE] = drive_action(scene.view.base, pose)
+    return True
+
+
 def _at_handle(scene: Scene, stance: Stance) -> bool:
     near = float(np.linalg.norm(scene.view.tip - scene.handle)) < _GRIP_WITHIN
     return near and stance.steps < _GRIP_STEPS and abs(stance.turn) < _ALIGNED
@@ -195,6 +211,8 @@ class TeachOpenCab(_Law):
                 0.3 * stance.turn / BASE_DELTA_ANGULAR,
             )
         elif not self.there(scene):
+            if _round(scene, stance, heading, self.wide, action):
+                return
             _come(scene, stance, action, self.speed, _PRESS, careful=True)
             action[ACTION_GRIP] = 1.0 if _at_handle(scene, stance) else -1.0
         else:
@@ -219,7 +237,7 @@ class TeachCloseCab(_Law):
         stance = self.stance(scene, scene.handle - [0.0, 0.0, self.below], heading)
         if self.there(scene):
             _leave(self, scene, stance, action)
-        else:
+        elif not _round(scene, stance, heading, self.wide, action):
             _come(scene, stance, action, self.speed, _PRESS, careful=False, gate=self.gate)
 
 
@@ -228,7 +246,7 @@ class TeachOpenFridge(_Law):
 
     name = "open_fridge"
     joint_default = "fridge/top_door"
-    radius = 0.7
+    radius, wide = 0.7, 0.55
     speed, pull, stride = 0.3, 0.5, 0.06
     goal, enough, bend, turning = 1.27, 1.19, 0.9, 0.5
 
@@ -251,6 +269,8 @@ class TeachOpenFridge(_Law):
             back = np.clip(led.go / BASE_DELTA_LINEAR, -self.pull, self.pull)
             action[ACTION_BASE] = back, led.turn / BASE_DELTA_ANGULAR
         elif not self.there(scene):
+            if _round(scene, stance, heading, self.wide, action):
+                return
             _come(scene, stance, action, self.speed, _PRESS, careful=True)
             action[ACTION_GRIP] = 1.0 if _at_handle(scene, stance) else -1.0
         else:
