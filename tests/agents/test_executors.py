@@ -88,6 +88,8 @@ def test_containers_are_driven_to_by_way_of_their_front(executor, ending):
     sim, report, log = run(set_table(), executor, fate, options=TpsrlOptions(front_first=True))
     places = [(c.place, c.joint) for c, _ in log if c.skill == "navigate" and c.joint]
     assert places == [(p, j) for j in (DRAWER, FRIDGE) for p in ("front", "receptacle")]
+    targets = [c.target for c, _ in log if c.place == "receptacle"]
+    assert targets == [None, 1]  # the drawer's handle, the object in the fridge
     ways = [r for r in report.skills if r.action.startswith("nav(front of ")]
     assert [r.action for r in ways] == [
         "nav(front of cab_push_point_5)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from planner import Action
@@ -23,7 +23,8 @@ class TpsrlOptions:
             because a mobile open skill drifts away from the cabinet (VER, appendix B).
         front_first: drive to a point before a container's front before driving up to the container.
             A navigation that is told one point ends anywhere around it, also beside the front, and
-            learned Open skills have only seen starts before the front.
+            learned Open skills have only seen starts before the front. Navigation's goal is then a
+            drawer's handle, and still the object in a fridge, whose handle is at its side.
         final_wait: ``hab``: steps to wait after the last action, before stop is called.
         settle_steps: ``replan``: the same, before the goal is verified.
         rotate_after: ``replan``: failures of a target after which other targets come first.
@@ -102,8 +103,13 @@ def skill_call(action: Action, grounding: Grounding) -> SkillCall:
 def plan_step(action: Action, index: int, grounding: Grounding, options: TpsrlOptions) -> Step:
     """Return the step for action ``index`` of a plan."""
     call = skill_call(action, grounding)
+    target = call.target
+    to_container = options.front_first and call.place == "receptacle"
+    if to_container and grounding.markers[action.args[0]].kind == "cab":
+        # The handle is the drawer's middle; what lies in it may be anywhere behind.
+        call = replace(call, target=None)
     limit = options.navigation_steps if call.skill == "navigate" else options.skill_steps
-    return Step(call, str(action), limit, index, call.target)
+    return Step(call, str(action), limit, index, target)
 
 
 def reset_arm_step(options: TpsrlOptions) -> Step:
