@@ -9,6 +9,7 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.interface import SkillCall
+from skills.tasks.arrivals import arrivals, summary_lines
 from skills.tasks.catalog import TASKS
 from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import (
@@ -20,6 +21,7 @@ from skills.tasks.handoff import (
 )
 from tests.sim.small import episode, simulator
 from tpsrl.errors import UserError
+from tpsrl.robot.fetch import RESET_ARM_TARGET
 
 
 def _worked(sim) -> None:
@@ -88,6 +90,27 @@ def test_the_front_of_a_container_is_before_its_handle():
         sim.set_joint(joint, 0.2)
         pulled = sim.state().marker_pos[0, sim.marker_joints.index(j)] - handle
         np.testing.assert_allclose(row.position - handle, 1.5 * pulled / 0.2, atol=1e-6)
+
+
+def test_arrivals_are_measured_from_what_the_skill_is_about():
+    joint = "cabinet/drawer"
+    with simulator() as sim:
+        sim.reset([episode()], [0])
+        handle = sim.state().marker_pos[0, sim.marker_joints.index(sim.joint_names.index(joint))]
+        front = goal_for_call(
+            TASKS["navigate"], sim, 0, SkillCall("navigate", None, "front", joint)
+        )
+        ahead = (front.position - handle)[:2] / 1.5
+        left = np.array([-ahead[1], ahead[0]])
+        spot = handle[:2] + 0.9 * ahead + 0.2 * left
+        yaw = np.arctan2(-ahead[1], -ahead[0])
+        sim.set_base([[*spot, yaw]])
+        sim.set_arm([RESET_ARM_TARGET + 0.3 * np.eye(7)[2]])
+        starts = [capture_start(sim, 0, SkillCall("open_cab", joint=joint))]
+        row = arrivals(sim, starts)["open_cab"][0]
+    angle = np.degrees(np.arctan2(0.2, 0.9))
+    np.testing.assert_allclose(row, [np.hypot(0.9, 0.2), angle, 0.3, 0.9, 0.2], atol=1e-3)
+    assert summary_lines({"open_cab": row[None]})[0].startswith("open_cab (1): distance 0.92 0.92")
 
 
 def test_environment_begins_at_handoff_starts(tmp_path):

@@ -93,6 +93,9 @@ def test_chain_says_where_its_skills_start(tmp_path, capsys):
     out = tmp_path / "starts.npz"
     words = ["handoff", "split=val", "episodes=1", "workers=1", f"out={out}"]
     assert main(words) == 0
+    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("  pick (1)"))
+    distance, _, arm = (float(part.split()[-1]) for part in line.split(":")[1].split(";"))
+    assert 0.3 < distance < 1.5 and arm < 0.05
     starts = read_starts(out)
     assert [s.call.skill for s in starts][:2] == ["navigate", "pick"]
     episode = load_shipped("rearrange_easy").episodes[0]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tpsrl.assembly import AGENTS, EXECUTORS, SCENARIOS, SPLITS, all_cores
+from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
 from tpsrl.config import load
 from tpsrl.errors import UserError
+from tpsrl.sim.engines import HabitatConfig, choose_scenes, habitat_options
 
 HELP = """Run the chain over episodes and keep the state in which every skill starts.
 
@@ -31,7 +32,12 @@ class HandoffConfig:
     )
     split: str = field(default="train", metadata={"help": "whose layouts", "choices": list(SPLITS)})
     data: Path | None = field(
-        default=None, metadata={"help": "episode file to use instead of the split's"}
+        default=None,
+        metadata={"help": "episode file to use instead of the split's; replica_cad with path="},
+    )
+    path: Path | None = field(
+        default=None,
+        metadata={"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"},
     )
     agent: str = field(
         default="scripted", metadata={"help": "whose skills", "choices": list(AGENTS)}
@@ -46,6 +52,11 @@ class HandoffConfig:
         default=None, metadata={"help": "how many, from the first; null for all", "min": 1}
     )
     seed: int = field(default=0, metadata={"help": "of the chain", "min": 0})
+    sim: str = field(default="mujoco", metadata={"help": "physics", "choices": list(ENGINES)})
+    gpu: int = field(
+        default=-1, metadata={"help": "sim=habitat: which GPU renders, -1 for none", "min": -1}
+    )
+    habitat: HabitatConfig = field(default_factory=HabitatConfig)
     out: Path = field(default=Path("starts.npz"), metadata={"help": "file to write"})
     workers: int = field(default_factory=all_cores, metadata={"help": "processes", "min": 1})
 
@@ -70,15 +81,19 @@ def run(overrides: list[str]) -> int:
     from skills.tasks.handoff import read_starts, write_starts
     from tpsrl.assembly import evaluation_spec, load_scenario_episodes, skills_in_use
 
+    scenes = choose_scenes(config.path, config.data, config.scenario, config.split, config.episodes)
     episodes = load_scenario_episodes(
-        config.scenario, config.split, config.data, config.episodes, None, config.workers
+        config.scenario, config.split, config.data, config.episodes, None, config.workers, scenes
     )
     spec = evaluation_spec(
         scenario=config.scenario,
         agent=config.agent,
         executor=config.executor,
+        engine=config.sim,
         seed=config.seed,
         weights=config.weights,
+        scenes=scenes,
+        habitat=habitat_options(config.habitat, config.gpu),
     )
     if config.agent != "scripted":
         print(skills_in_use(config.agent, config.scenario, config.weights))
@@ -97,6 +112,13 @@ def run(overrides: list[str]) -> int:
     write_starts(config.out, starts)
     counts = Counter(start.call.skill for start in starts)
     print(f"{config.out}: " + ", ".join(f"{n} {skill}" for skill, n in counts.most_common()))
+    from skills.tasks.arrivals import arrivals, summary_lines
+    from tpsrl.assembly import make_simulator
+
+    with make_simulator() as sim:
+        table = arrivals(sim, starts)
+    print("base to goal (m, deg), arm to reset posture (rad), before the handle (m): 10, 50, 90%")
+    print("\n".join(f"  {line}" for line in summary_lines(table)))
     return 0
 
 
