@@ -27,13 +27,12 @@ import numpy as np
 from rich.progress import Progress
 
 from tpsrl.config import load
-from tpsrl.data.load.dataset import Dataset
-from tpsrl.engines import HabitatConfig, Scenes, habitat_options, make_simulator
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.episodes.types import Episode, EpisodeSet
 from tpsrl.errors import UserError
 from tpsrl.robot import fetch
 from tpsrl.sim.door import Simulator
+from tpsrl.sim.engines import HabitatConfig, Scenes, habitat_options, make_simulator
 
 REFERENCE = "mujoco"
 _NEAR = 0.05
@@ -117,31 +116,12 @@ def _engines(config: Config, scenes: Scenes) -> dict[str, Callable[[], Simulator
     engines: dict[str, Callable[[], Simulator]] = {
         REFERENCE: lambda: make_simulator(depth=config.depth),
         "mujoco, imported scene": lambda: make_simulator(depth=config.depth, scenes=options),
-        "mujoco in a server": lambda: hosted(scenes.read()[0], config.depth, options),
+        "mujoco in a server": lambda: make_simulator("mujoco_server", config.depth, options),
     }
     if config.habitat.python is not None:
         habitat = habitat_options(config.habitat, config.gpu)
         engines["habitat"] = lambda: make_simulator("habitat", config.depth, options, habitat)
     return engines
-
-
-def hosted(dataset: Dataset, depth: int | None, scenes: dict[str, Any]) -> Simulator:
-    """Return MuJoCo on imported scenes in a server's process."""
-    from tpsrl.sim.habitat.link import ServerProcess
-    from tpsrl.sim.habitat.remote import RemoteSimulator
-    from tpsrl.sim.scene_info import SceneLibrary
-
-    options = {
-        "factory": "tpsrl.engines:make_simulator",
-        "arguments": {"depth": depth, "scenes": scenes},
-        "depth": depth is not None,
-    }
-
-    def connect() -> ServerProcess:
-        backend = "tpsrl.sim.habitat.hosted:make"
-        return ServerProcess(sys.executable, backend, options, what="MuJoCo")
-
-    return RemoteSimulator(connect, SceneLibrary(dataset.apartment), dataset.types, depth)
 
 
 def _compare(

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tpsrl.engines import ENGINES as ENGINES
-from tpsrl.engines import Scenes
-from tpsrl.engines import make_simulator as make_simulator
 from tpsrl.errors import UserError, nearest
+from tpsrl.sim.engines import ENGINES as ENGINES
+from tpsrl.sim.engines import Scenes
+from tpsrl.sim.engines import make_simulator as make_simulator
 
 if TYPE_CHECKING:
     from eval.spec import EvaluationSpec

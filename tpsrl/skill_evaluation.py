@@ -13,13 +13,16 @@ from skills.envs import NAMES
 from tpsrl.assembly import SPLITS, all_cores
 from tpsrl.config import load, to_dict
 from tpsrl.errors import UserError
+from tpsrl.sim.engines import ENGINES, REPLICA_CAD, HabitatConfig, choose_scenes, habitat_options
 
 HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment.
 
 Writes episodes.jsonl and summary.json into out=; the same command again runs what is missing."""
 
 _BLOCK = 10
-_FREE = ("out", "workers", "episodes")
+_FREE = ("out", "workers", "episodes", "gpu", "habitat")
+_NEW = {"sim": "mujoco", "path": None}
+"""Keys that older results lack, and what those were measured with."""
 
 
 @dataclass
@@ -37,7 +40,18 @@ class SkillEvalConfig:
     )
     episodes: int = field(default=500, metadata={"help": "how many", "min": 1})
     split: str = field(default="val", metadata={"help": "whose layouts", "choices": list(SPLITS)})
-    data: Path | None = field(default=None, metadata={"help": "episode file instead of split's"})
+    data: Path | None = field(
+        default=None, metadata={"help": "episode file instead of split's; replica_cad with path="}
+    )
+    path: Path | None = field(
+        default=None,
+        metadata={"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"},
+    )
+    sim: str = field(default="mujoco", metadata={"help": "physics", "choices": list(ENGINES)})
+    gpu: int = field(
+        default=-1, metadata={"help": "sim=habitat: which GPU renders, -1 for none", "min": -1}
+    )
+    habitat: HabitatConfig = field(default_factory=HabitatConfig)
     handoff: Path | None = field(
         default=None, metadata={"help": "file of start states to begin at ('tpsrl handoff')"}
     )
@@ -96,11 +110,25 @@ def _parts(config: SkillEvalConfig) -> tuple[Path | None, dict[str, Any]]:
             depth = config.depth or seen["head_depth"][0]
         env_args["sensors"] = tuple(seen)
     env_args |= {"depth": depth, "split": config.split}
-    if config.data is not None:
-        env_args["episodes"] = str(config.data.resolve())
+    env_args |= _engine(config)
     if config.handoff is not None:
         env_args |= {"start": "handoff", "handoff": str(config.handoff.resolve())}
     return policy, env_args
+
+
+def _engine(config: SkillEvalConfig) -> dict[str, Any]:
+    """Return the arguments of the environment that say where and in which engine it plays."""
+    choose_scenes(config.path, config.data, config.skill, config.split, None)  # refuses nonsense
+    args: dict[str, Any] = {"sim": config.sim}
+    if config.path is not None:
+        args["path"] = str(config.path.resolve())
+    if config.data is not None:
+        named = str(config.data) == REPLICA_CAD
+        args["episodes"] = REPLICA_CAD if named else str(config.data.resolve())
+    if config.sim == "habitat":
+        args["habitat"] = habitat_options(config.habitat, config.gpu)
+        args["gpu"] = args["habitat"].pop("gpu")
+    return args
 
 
 def _described(config: SkillEvalConfig, policy: Path | None) -> dict[str, Any]:
@@ -117,7 +145,7 @@ def _check_same(path: Path, described: dict[str, Any]) -> None:
 
     if path.exists():
         old = json.loads(path.read_text())
-        changed = sorted(k for k in described if old.get(k) != described[k])
+        changed = sorted(k for k in described if old.get(k, _NEW.get(k)) != described[k])
         if changed:
             raise UserError(
                 f"{path.parent} holds results of another run ({', '.join(changed)} differ); choose"

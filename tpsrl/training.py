@@ -103,7 +103,7 @@ def _provide_episodes(own: SkillTraining, config: TrainConfig) -> None:
     from skills.tasks.catalog import make_task
 
     given, split = config.env_args.get("episodes"), config.env_args.get("split", "train")
-    if given is None and split != "train":
+    if config.env_args.get("path") is not None or (given is None and split != "train"):
         return
     scenario = make_task(own.skill).scenario
     if given is not None:

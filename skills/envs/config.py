@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from skills.tasks.sensors import DEPTH, SIZES
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
 from tpsrl.sim.door import Simulator
+from tpsrl.sim.engines import Scenes, choose_scenes, make_simulator, object_pool
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class EnvConfig:
         depth: pixels of the square depth picture; ``None`` leaves ``head_depth`` out.
         actions: ``"full"``, or ``"restricted"``: no base movement in manipulation skills.
         contract: ``"fixed"``, or ``"parity"`` with the quirks of habitat-lab.
-        episodes: episode file; ``None`` takes the set that ships for the skill's scenario.
+        episodes: episode file; ``None`` takes the set that ships for the skill's scenario, or with
+            ``path`` the one found there.
         split: of the shipped set: ``"train"``, ``"val"`` or ``"test"``.
         start: ``"generated"``, or ``"handoff"`` from the file ``handoff``.
         handoff: file of start states (:mod:`skills.tasks.handoff`).
@@ -39,6 +40,10 @@ class EnvConfig:
         spawn: ``"hab"``, ``"near"``, or ``"auto"``: ``"near"`` where actions are restricted.
         sensors: observations instead of the contract's.
         options: fields of the task to override, e.g. ``{"horizon": 500}``.
+        sim: engine, one of ``tpsrl.sim.engines.ENGINES``.
+        path: Habitat scene dataset or data folder to play in, ``None`` for tpsrl's own apartments.
+        gpu: ``sim="habitat"``: which one renders, -1 for software.
+        habitat: ``sim="habitat"``: ``python``, its interpreter, and ``robot``, its URDF.
     """
 
     depth: int | None = 128
@@ -52,6 +57,10 @@ class EnvConfig:
     spawn: Literal["auto", "hab", "near"] = "auto"
     sensors: tuple[str, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    sim: str = "mujoco"
+    path: str | Path | None = None
+    gpu: int = -1
+    habitat: Mapping[str, Any] = field(default_factory=dict)
 
     def task(self, skill: str) -> Task:
         """Return the task.
@@ -85,7 +94,7 @@ class EnvConfig:
             sim: the simulator to use instead.
 
         Raises:
-            UserError: there are no episodes or start states.
+            UserError: there are no episodes or start states, or the engine cannot be had.
         """
         spawn = self.spawn
         if spawn == "auto":
@@ -94,10 +103,22 @@ class EnvConfig:
             raise UserError(f"spawn='{spawn}' is unknown; use 'auto', 'hab' or 'near'.")
         starts, fraction = self._starts(skill)
         task = self.task(skill)
-        path = None if fraction >= 1.0 else find_episodes(task.scenario, self.split, self.episodes)
-        episodes = () if path is None else _load(path)
+        scenes = self._scenes(task.scenario)
+        if scenes is not None:
+            episodes = scenes.read()[1]
+        elif fraction < 1.0:
+            episodes = _load(find_episodes(task.scenario, self.split, self.episodes))
+        else:
+            episodes = ()
         if sim is None:
-            sim = make_simulator(num_envs, self.depth, [*episodes, *(s.episode for s in starts)])
+            sim = make_simulator(
+                self.sim,
+                self.depth,
+                None if scenes is None else asdict(scenes),
+                self._habitat(),
+                num_envs=num_envs,
+                pool=object_pool([*episodes, *(s.episode for s in starts)]),
+            )
         return SkillWorlds(
             task,
             sim,
@@ -106,6 +127,18 @@ class EnvConfig:
             starts=starts,
             handoff_fraction=fraction,
         )
+
+    def _scenes(self, scenario: str) -> Scenes | None:
+        path = None if self.path is None else Path(self.path)
+        file = None if self.episodes is None else Path(self.episodes)
+        return choose_scenes(path, file, scenario, self.split, None)
+
+    def _habitat(self) -> dict[str, Any]:
+        known = ("python", "robot")
+        for key in self.habitat:
+            if key not in known:
+                raise UserError(f"habitat has no key '{key}'{nearest(key, known)}")
+        return {**self.habitat, "gpu": int(self.gpu)}
 
     def _starts(self, skill: str) -> tuple[list[HandoffStart], float]:
         if self.start not in ("generated", "handoff"):
@@ -153,16 +186,6 @@ def _load(path: Path) -> tuple[Episode, ...]:
     if not episodes:
         raise UserError(f"{path}: the file holds no episode; generate some.")
     return episodes
-
-
-def make_simulator(num_envs: int, depth: int | None, episodes: Sequence[Episode]) -> Simulator:
-    """Return the default engine with as many bodies as the episodes need, and no more."""
-    from tpsrl.sim.mujoco.engine import MujocoSimulator
-
-    pool: Counter[str] = Counter()
-    for episode in episodes:
-        pool |= Counter(item.type for item in episode.objects)
-    return MujocoSimulator(num_envs, depth=depth, pool=dict(sorted(pool.items())))
 
 
 def observation_space(task: Task, depth: int | None) -> spaces.Dict:

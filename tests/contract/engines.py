@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -46,33 +45,22 @@ def _mujoco(num_envs: int) -> Simulator:
     return MujocoSimulator(num_envs, depth=DEPTH)
 
 
-def _hosted(num_envs: int) -> Simulator:
+def _served(num_envs: int) -> Simulator:
     """MuJoCo in another process, behind the transport that Habitat's server uses."""
-    from tpsrl.scenes.apartment import load_apartment
-    from tpsrl.scenes.objects import object_types
-    from tpsrl.sim.habitat.link import ServerProcess
-    from tpsrl.sim.habitat.remote import RemoteSimulator
-    from tpsrl.sim.scene_info import SceneLibrary
+    from tpsrl.sim.engines import make_simulator
 
-    factory = {"factory": "tpsrl.engines:make_simulator", "arguments": {"depth": DEPTH}}
-    options = {**factory, "depth": True}
-
-    def connect() -> ServerProcess:
-        backend = "tpsrl.sim.habitat.hosted:make"
-        return ServerProcess(sys.executable, backend, options, what="MuJoCo")
-
-    return RemoteSimulator(connect, SceneLibrary(load_apartment()), object_types(), DEPTH)
+    return make_simulator("mujoco_server", DEPTH, num_envs=num_envs)
 
 
 def _habitat(num_envs: int) -> Simulator:
-    from tpsrl.engines import make_simulator
+    from tpsrl.sim.engines import make_simulator
 
     return make_simulator("habitat", DEPTH, habitat={"python": os.environ.get(HABITAT_PYTHON)})
 
 
 ENGINES = {
     "mujoco": Engine(_mujoco),
-    "mujoco in a server": Engine(_hosted, many=False),
+    "mujoco in a server": Engine(_served, many=False),
     "habitat": Engine(_habitat, exact=False, many=False),
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
 from tpsrl.config import load
-from tpsrl.engines import HabitatConfig, choose_scenes, habitat_options
+from tpsrl.sim.engines import HabitatConfig, choose_scenes, habitat_options
 
 HELP = """Run an agent over episodes in worker processes and measure it.
 

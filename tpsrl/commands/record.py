@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
 from tpsrl.config import load
-from tpsrl.engines import HabitatConfig, choose_scenes, habitat_options
+from tpsrl.sim.engines import HabitatConfig, choose_scenes, habitat_options
 
 HELP = """Record a video of one episode: third-person view with the head depth picture, the running
 skill and the plan; a yellow wireframe at the object, a green one at its goal.

@@ -27,7 +27,7 @@ from tpsrl.sim.habitat.server import habitat_setup
 from tpsrl.sim.scene_info import SceneLibrary
 
 if TYPE_CHECKING:
-    from tpsrl.engines import Scenes
+    from tpsrl.sim.engines import Scenes
 
 INSTALL = (
     "sim=habitat needs Habitat, which lives in a Python of its own: its packages exist for Python"

@@ -1,20 +1,52 @@
-"""One of our own engines behind Habitat's server: the same transport with a real engine.
+"""``sim=mujoco_server``: one of our own engines behind the transport of Habitat's server.
 
-The tests of process, shared memory and death use it, and the benchmark measures with it what the
-boundary between the processes costs.
+It shows without Habitat that what stands above the door works across the boundary between two
+processes, and the benchmark measures with it what that boundary costs.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpsrl.episodes.habitat_json import episode_from_json
 from tpsrl.sim.door import Simulator, Snapshot
+from tpsrl.sim.habitat.link import ServerProcess
+from tpsrl.sim.habitat.remote import RemoteSimulator
 from tpsrl.sim.habitat.server import layout
+
+if TYPE_CHECKING:
+    from tpsrl.sim.engines import Scenes
+
+
+def mujoco_server(
+    depth: int | None, scenes: Scenes | None = None, pool: Mapping[str, int] | None = None
+) -> RemoteSimulator:
+    """Return MuJoCo in a process of its own; see :func:`tpsrl.sim.engines.make_simulator`."""
+    from tpsrl.scenes.apartment import load_apartment
+    from tpsrl.scenes.objects import object_types
+    from tpsrl.sim.scene_info import SceneLibrary
+
+    apartment, types = load_apartment(), object_types()
+    if scenes is not None:
+        dataset = scenes.read()[0]
+        apartment, types = dataset.apartment, dataset.types
+    fields = None if scenes is None else dataclasses.asdict(scenes)
+    options = {
+        "factory": "tpsrl.sim.engines:make_simulator",
+        "arguments": {"depth": depth, "scenes": fields, "pool": pool},
+        "depth": depth is not None,
+    }
+
+    def connect() -> ServerProcess:
+        return ServerProcess(sys.executable, f"{__name__}:make", options, what="MuJoCo")
+
+    return RemoteSimulator(connect, SceneLibrary(apartment), types, depth)
 
 
 def make(options: Mapping[str, Any]) -> HostedSimulator:

@@ -161,7 +161,9 @@ class ServerProcess:
         if self._lost or not self._finalizer.alive:
             self._finalizer()
             return
-        with contextlib.suppress(UserError, RuntimeError, wire.WireError):
+        # A server that is slow to end on a busy machine is ended below.
+        slow = subprocess.TimeoutExpired
+        with contextlib.suppress(UserError, RuntimeError, wire.WireError, slow):
             with self._lock:
                 self._exchange({"op": "close", "args": {}}, 10.0, "close")
             self.process.wait(5.0)

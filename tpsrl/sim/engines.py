@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from tpsrl.episodes.types import Episode
     from tpsrl.sim.door import Simulator
 
-ENGINES = ("mujoco", "habitat")
+ENGINES = ("mujoco", "mujoco_server", "habitat")
+"""``mujoco_server`` is MuJoCo in a process of its own, reached as Habitat's is."""
 REPLICA_CAD = "replica_cad"
 """Value of ``data=`` that means: the benchmark's own episodes, found below ``path=``."""
 
@@ -50,15 +53,21 @@ class Scenes:
     count: int | None = None
 
     def read(self) -> tuple[Dataset, tuple[Episode, ...]]:
-        """Return dataset and episodes.
+        """Return dataset and episodes; the last ones are kept.
 
         Raises:
             UserError: something is missing or malformed.
         """
-        from tpsrl.data.load.episodes import read_scene_data
+        return _read(self)
 
-        file = None if self.file is None else Path(self.file)
-        return read_scene_data(Path(self.path), self.scenario, self.split, file, self.count)
+
+# A skill environment asks twice, for its episodes and for its simulator.
+@lru_cache(maxsize=1)
+def _read(scenes: Scenes) -> tuple[Dataset, tuple[Episode, ...]]:
+    from tpsrl.data.load.episodes import read_scene_data
+
+    file = None if scenes.file is None else Path(scenes.file)
+    return read_scene_data(Path(scenes.path), scenes.scenario, scenes.split, file, scenes.count)
 
 
 def choose_scenes(
@@ -99,14 +108,20 @@ def make_simulator(
     depth: int | None = None,
     scenes: Mapping[str, Any] | None = None,
     habitat: Mapping[str, Any] | None = None,
+    *,
+    num_envs: int = 1,
+    pool: Mapping[str, int] | None = None,
 ) -> Simulator:
-    """Return a simulator with one world.
+    """Return a simulator.
 
     Args:
         engine: one of ``ENGINES``.
         depth: pixels of the head depth picture, ``None`` for none.
         scenes: fields of :class:`Scenes`, ``None`` for tpsrl's own apartment.
         habitat: ``python``, ``robot`` and ``gpu``, for ``engine="habitat"``.
+        num_envs: worlds; engines in a process of their own have one.
+        pool: object type -> bodies that MuJoCo compiles in; ``None`` for as many as the episodes
+            of ``scenes`` need, or a default.
 
     Raises:
         UserError: unknown engine, or something that it needs is missing.
@@ -114,27 +129,42 @@ def make_simulator(
     if engine not in ENGINES:
         raise UserError(f"unknown engine '{engine}'{nearest(engine, ENGINES)}")
     chosen = None if scenes is None else Scenes(**scenes)
-    if engine == "habitat":
-        from tpsrl.sim.habitat.engine import habitat_simulator
+    if engine == "mujoco":
+        return _mujoco(num_envs, depth, chosen, pool)
+    if num_envs != 1:
+        raise UserError(
+            f"sim={engine} has one world in a simulator, and {num_envs} were asked for; make as"
+            " many environments instead"
+        )
+    if engine == "mujoco_server":
+        from tpsrl.sim.habitat.hosted import mujoco_server
 
-        return habitat_simulator(depth, chosen, **(habitat or {}))
+        return mujoco_server(depth, chosen, pool)
+    from tpsrl.sim.habitat.engine import habitat_simulator
+
+    return habitat_simulator(depth, chosen, **(habitat or {}))
+
+
+def _mujoco(
+    num_envs: int, depth: int | None, scenes: Scenes | None, pool: Mapping[str, int] | None
+) -> Simulator:
     from tpsrl.sim.mujoco.engine import MujocoSimulator
 
-    if chosen is None:
-        return MujocoSimulator(1, depth=depth)
-    dataset, episodes = chosen.read()
+    if scenes is None:
+        return MujocoSimulator(num_envs, depth=depth, pool=pool)
+    dataset, episodes = scenes.read()
     return MujocoSimulator(
-        1, depth=depth, pool=object_pool(episodes), apartment=dataset.apartment, types=dataset.types
+        num_envs,
+        depth=depth,
+        pool=object_pool(episodes) if pool is None else pool,
+        apartment=dataset.apartment,
+        types=dataset.types,
     )
 
 
-def object_pool(episodes: tuple[Episode, ...]) -> dict[str, int]:
-    """Return the most objects of each type that any of the episodes needs."""
-    pool: dict[str, int] = {}
+def object_pool(episodes: Iterable[Episode]) -> dict[str, int]:
+    """Return the most objects of each type that any of the episodes needs, sorted by type."""
+    pool: Counter[str] = Counter()
     for episode in episodes:
-        need: dict[str, int] = {}
-        for item in episode.objects:
-            need[item.type] = need.get(item.type, 0) + 1
-        for name, count in need.items():
-            pool[name] = max(pool.get(name, 0), count)
-    return pool
+        pool |= Counter(item.type for item in episode.objects)
+    return dict(sorted(pool.items()))
