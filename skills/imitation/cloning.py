@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from skills.imitation.augment import check_mirror, varied
 from skills.imitation.batches import Batch, Rows, make_batch
 from skills.imitation.demonstrations import Demonstration
 from skills.imitation.processes import Tally
@@ -47,6 +48,9 @@ class CloneOptions:
             what is, for the grip action alone.
         idle: where the expert moves no joint faster than this its continuous actions are not
             learned: it waits, and a policy without memory would wait for ever.
+        mirror: probability that a recurrent policy sees an episode of Navigate with left and right
+            exchanged.
+        shift: most pixels by which its pictures are moved, the same in a whole episode.
         std: standard deviation that the policy's action distribution is given.
         precision: of the encoder while cloning, ``float32`` or ``bf16``.
         max_grad_norm: gradients are clipped to it.
@@ -66,6 +70,8 @@ class CloneOptions:
     stop_weight: float = 3.0
     grip_weight: float = 1.0
     idle: float = 0.0
+    mirror: float = 0.0
+    shift: int = 0
     std: float = 0.25
     precision: str = field(default="float32", metadata={"choices": ("float32", "bf16")})
     max_grad_norm: float = 1.0
@@ -183,6 +189,8 @@ class _Source:
     ) -> None:
         self._policy, self._episodes = policy, episodes
         self._options, self._stops = options, stops
+        if options.mirror > 0.0:
+            check_mirror(episodes[0])
         self._rows = None if policy.recurrent else Rows(episodes, options, stops)
         self._total = len(episodes) if self._rows is None else len(self._rows)
         self.count = self._total
@@ -192,12 +200,14 @@ class _Source:
 
     def epoch(self, number: int) -> Iterator[tuple[int, Batch]]:
         """Yield (episodes or steps, mini-batch)."""
-        order = np.random.default_rng([self._options.seed, number]).permutation(self._total)
+        rng = np.random.default_rng([self._options.seed, number])
+        order = rng.permutation(self._total)
         for chosen in np.array_split(order[: self.count], self.batches):
             if self._rows is not None:
                 yield len(chosen), self._rows.batch(self._policy, chosen)
             else:
-                some = [self._episodes[k] for k in chosen]
+                mirror, shift = self._options.mirror, self._options.shift
+                some = [varied(self._episodes[k], rng, mirror, shift) for k in chosen]
                 yield len(chosen), make_batch(self._policy, some, self._options, self._stops)
 
 
