@@ -20,7 +20,10 @@ from tpsrl.scenes.description import (
     Shape,
     Vec3,
 )
+from tpsrl.sim.polygons import polygon_distance_grid
 
+_GAP = 0.1
+"""An outline around all parts is good enough if it adds nothing deeper than this, m."""
 _CORNERS = np.array(
     [[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)], dtype=np.float64
 )
@@ -261,11 +264,52 @@ def link_footprint(
     Returns:
         The polygon, counter-clockwise, or ``None`` if nothing of the link is below ``height``.
     """
+    low = _low_parts(piece, link, pose, joint_pos, height)
+    return convex_outline(np.concatenate(low)) if low else None
+
+
+def link_footprints(
+    piece: Furniture,
+    link: Link,
+    pose: tuple[float, float, float],
+    height: float = NAVIGATION_HEIGHT,
+) -> list[np.ndarray]:
+    """Return (v, 2) convex outlines of a closed link: one, or one a part where one fills corners.
+
+    One outline is enough where no place inside it is farther than 0.1 m from the parts; an L-shaped
+    piece gets one for each part, so that its inner corner stays free.
+    """
+    low = _low_parts(piece, link, pose, 0.0, height)
+    if not low:
+        return []
+    whole = convex_outline(np.concatenate(low))
+    parts = [convex_outline(part) for part in low]
+    if len(parts) == 1 or _deepest_gap(whole, parts) < _GAP or any(len(p) < 3 for p in parts):
+        return [whole]
+    return parts
+
+
+def _low_parts(
+    piece: Furniture,
+    link: Link,
+    pose: tuple[float, float, float],
+    joint_pos: float,
+    height: float,
+) -> list[np.ndarray]:
+    """Return (k, 2) points of each colliding part that begins below ``height``, in the world."""
     clouds = [shape_points(s) for s in link.shapes if s.collide]
     world = link_frame(piece, link, pose, joint_pos)
     placed = [cloud @ world[:3, :3].T + world[:3, 3] for cloud in clouds]
-    low = [cloud[:, :2] for cloud in placed if cloud[:, 2].min() < height]
-    return convex_outline(np.concatenate(low)) if low else None
+    return [cloud[:, :2] for cloud in placed if cloud[:, 2].min() < height]
+
+
+def _deepest_gap(whole: np.ndarray, parts: list[np.ndarray]) -> float:
+    """Return how far a place inside a convex outline can be from all of its parts, m."""
+    low, high = whole.min(axis=0), whole.max(axis=0)
+    xs, ys = np.arange(low[0], high[0], _GAP / 2), np.arange(low[1], high[1], _GAP / 2)
+    inside = polygon_distance_grid(xs, ys, whole) <= 0.0
+    gaps = np.min([polygon_distance_grid(xs, ys, part) for part in parts], axis=0)
+    return float(gaps[inside].max(initial=0.0))
 
 
 def wall_footprints(apartment: Apartment, height: float = NAVIGATION_HEIGHT) -> list[np.ndarray]:
@@ -277,15 +321,15 @@ def wall_footprints(apartment: Apartment, height: float = NAVIGATION_HEIGHT) -> 
 def furniture_footprints(
     apartment: Apartment, layout: Layout, height: float = NAVIGATION_HEIGHT
 ) -> dict[str, list[np.ndarray]]:
-    """Return for each piece the (v, 2) convex outline of every link, drawers and doors closed."""
-    out: dict[str, list[np.ndarray]] = {}
-    for piece in apartment.furniture:
-        outlines = (
-            link_footprint(piece, link, layout.poses[piece.name], height=height)
+    """Return for each piece the (v, 2) convex outlines of its links, drawers and doors closed."""
+    return {
+        piece.name: [
+            outline
             for link in piece.links
-        )
-        out[piece.name] = [o for o in outlines if o is not None]
-    return out
+            for outline in link_footprints(piece, link, layout.poses[piece.name], height)
+        ]
+        for piece in apartment.furniture
+    }
 
 
 def footprints(
