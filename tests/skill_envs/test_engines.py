@@ -109,7 +109,7 @@ def test_a_scripted_skill_in_imported_scenes_across_processes(scenes):
 def test_ver_trains_with_workers_that_have_servers(tmp_path, scenes):
     words = [
         "train", "skill=navigate", "total_steps=256", f"out={tmp_path / 'run'}",
-        "env_args.depth=16", f"env_args.sim={SERVED}", f"env_args.path={scenes}",
+        "env_args.depth=40", f"env_args.sim={SERVED}", f"env_args.path={scenes}",
         "env_args.split=val", "collector=workers", "collect.num_envs=2", "collect.steps=32",
         "net.mlp=[16]", "net.core_size=8", "log.progress=false", "log.tensorboard=false",
     ]  # fmt: skip

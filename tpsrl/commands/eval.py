@@ -105,9 +105,7 @@ def run(overrides: list[str]) -> int:
     name = f"{config.scenario}_{config.split}_{config.agent}_{config.executor}"
     out = config.out or Path("outputs/eval") / name
     cache = out / "generated.json.gz"
-    scenes = choose_scenes(
-        config.path, config.data, config.scenario, config.split, config.episodes
-    )
+    scenes = choose_scenes(config.path, config.data, config.scenario, config.split, config.episodes)
     episodes = load_scenario_episodes(
         config.scenario, config.split, config.data, config.episodes, cache, config.workers, scenes
     )

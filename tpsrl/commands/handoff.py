@@ -115,7 +115,7 @@ def run(overrides: list[str]) -> int:
     from skills.tasks.arrivals import arrivals, summary_lines
     from tpsrl.assembly import make_simulator
 
-    with make_simulator() as sim:
+    with make_simulator(**{**spec.simulator.kwargs, "depth": None}) as sim:
         table = arrivals(sim, starts)
     print("base to goal (m, deg), arm to reset posture (rad), before the handle (m): 10, 50, 90%")
     print("\n".join(f"  {line}" for line in summary_lines(table)))

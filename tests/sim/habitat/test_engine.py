@@ -17,9 +17,9 @@ from tests.data import exported, handmade
 from tpsrl.cli import main
 from tpsrl.data.load.dataset import load_dataset
 from tpsrl.data.urdf_links import link_order
-from tpsrl.sim.engines import HabitatConfig, choose_scenes, habitat_options, make_simulator
 from tpsrl.episodes import frames
 from tpsrl.errors import UserError
+from tpsrl.sim.engines import HabitatConfig, choose_scenes, habitat_options, make_simulator
 from tpsrl.sim.habitat import engine
 from tpsrl.sim.habitat.raster import navigation_of
 from tpsrl.sim.habitat.server import habitat_setup, layout, yup
