@@ -32,7 +32,7 @@ _TOO_NEAR, _STANDS = 0.35, (1.05, 0.95, 0.85)
 """A base so much too near to a handle, m, drives round to one of these distances from it."""
 _BENT = 0.08
 """A joint this far from its target is held up by something, rad."""
-_SHUT = 0.015
+_SHUT = 0.03
 """A joint below this is shut, m or rad."""
 
 
@@ -91,7 +91,7 @@ class _Law(Skill):
     privileged = True
     joint_default = ""
     radius, pitch = 0.8, np.radians(75.0)
-    wide = 0.4
+    wide, retreat = 0.4, 0.5
     drawn_radius, drawn_pitch = 0.62, np.radians(85.0)
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
@@ -225,7 +225,7 @@ class TeachCloseCab(_Law):
     name = "close_cab"
     joint_default = "kitchen_counter/drawer3"
     radius, pitch = 0.75, np.radians(76.0)
-    speed, below, gate = 0.25, 0.05, 0.08
+    speed, below, gate, retreat = 0.25, 0.05, 0.08, 0.3
 
     def there(self, scene: Scene) -> bool:
         """See :meth:`_Law.there`."""
@@ -339,7 +339,10 @@ def _move_cup(view: View, wish: np.ndarray) -> np.ndarray:
 def _leave(law: _Law, scene: Scene, stance: Stance, action: np.ndarray) -> None:
     """Back away from what stands open, then bring the arm to rest."""
     law.rest(scene, action)
-    action[ACTION_BASE] = np.clip((stance.go - _RETREAT) / BASE_DELTA_LINEAR, -0.5, 0.0), 0.0
+    action[ACTION_BASE] = (
+        np.clip((stance.go - _RETREAT) / BASE_DELTA_LINEAR, -law.retreat, 0.0),
+        0.0,
+    )
 
 
 LAWS: dict[SkillName, type[Skill]] = {
