@@ -158,7 +158,7 @@ def test_frames_of_the_server_are_those_of_episode_files() -> None:
 
 
 @pytest.mark.parametrize("objects", [0, 3])
-def test_a_state_survives_the_way_as_one_vector(objects: int) -> None:
+def test_a_state_survives_the_way_as_one_record(objects: int) -> None:
     rng = np.random.default_rng(objects)
     state: dict[str, Any] = {n: rng.normal(size=s) for n, s in layout.fields(objects, 4, 2)}
     state |= {"held_object": -1, "held_marker": 1, "step_count": 7}
@@ -168,7 +168,7 @@ def test_a_state_survives_the_way_as_one_vector(objects: int) -> None:
         assert np.array_equal(back[name][0], value), name
     assert back["held_object"].dtype == np.int64 and back["diverged"].dtype == bool
     with pytest.raises(ValueError, match="instead of"):
-        layout.unpack(np.zeros(5), objects, 4, 2)
+        layout.unpack(np.zeros(5, np.uint8), objects, 4, 2)
 
 
 def test_free_space_of_a_navigation_mesh() -> None:

@@ -71,6 +71,18 @@ def test_arrays_of_every_kind_go_there_and_back() -> None:
             link.call("large")
 
 
+def test_a_message_like_the_one_before_keeps_its_types() -> None:
+    """Only what differs is sent again; 1, 1.0 and True differ."""
+    with closing(start()) as link:
+        for value in (1, 1.0, True, 1, "1", None, 1, 1):
+            back = link.call("ping", x=value)["x"]
+            assert back == value and type(back) is type(value)
+        for array in (np.ones(2), np.ones(2, dtype=np.int64), np.ones((1, 2)), np.zeros((1, 2))):
+            back = link.call("ping", x=array)["x"]
+            assert np.array_equal(back, array)
+            assert back.dtype == array.dtype and back.shape == array.shape
+
+
 def test_both_sides_say_their_versions() -> None:
     with closing(start(greeting="hello")) as link:
         assert link.versions["python"] == ".".join(map(str, sys.version_info[:3]))
@@ -80,7 +92,8 @@ def test_both_sides_say_their_versions() -> None:
 
 def test_another_protocol_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "PROTOCOL", wire.PROTOCOL + 1)
-    with pytest.raises(UserError, match=r"speaks protocol 1, this tpsrl .* speaks 2"):
+    theirs, ours = wire.PROTOCOL - 1, wire.PROTOCOL
+    with pytest.raises(UserError, match=rf"speaks protocol {theirs}, this tpsrl .* speaks {ours}"):
         start()
     assert not children()
 

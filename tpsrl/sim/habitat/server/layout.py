@@ -1,4 +1,4 @@
-"""The state of one world as one vector, so that a step moves one array and not twenty.
+"""The state of one world as one record, so that a step moves one array and not twenty.
 
 Needs Python 3.9 and NumPy.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 WHOLE = ("held_object", "held_marker", "step_count")
-"""Fields that are whole numbers; they travel as floats."""
+"""Fields that are whole numbers."""
 FLAGS = ("hold_violation", "diverged")
 
 
@@ -41,38 +41,31 @@ def fields(objects: int, joints: int, markers: int) -> list[tuple[str, tuple[int
 
 
 def pack(state: dict[str, Any], objects: int, joints: int, markers: int) -> np.ndarray:
-    """Return all fields of one world as a float64 vector."""
-    names = fields(objects, joints, markers)
-    return np.concatenate([np.asarray(state[n], dtype=np.float64).ravel() for n, _ in names])
+    """Return all fields of one world as (bytes,) uint8."""
+    kind = _record(objects, joints, markers)
+    record = np.empty(1, kind)
+    for name in kind.names or ():
+        record[name] = state[name]
+    return record.view(np.uint8)
 
 
-def unpack(vector: np.ndarray, objects: int, joints: int, markers: int) -> dict[str, np.ndarray]:
-    """Return the fields with a leading axis of one world.
+def unpack(data: np.ndarray, objects: int, joints: int, markers: int) -> dict[str, np.ndarray]:
+    """Return the fields with a leading axis of one world, as views of (bytes,) uint8.
 
     Raises:
-        ValueError: the vector has another length than these numbers make.
+        ValueError: the record has another length than these numbers make.
     """
-    plan, wanted = _plan(objects, joints, markers)
-    if wanted != len(vector):
-        raise ValueError(f"a state of {len(vector)} numbers came instead of {wanted}")
-    out = {name: vector[part].reshape(shape) for name, part, shape in plan}
-    for name in WHOLE:
-        out[name] = out[name].astype(np.int64)
-    for name in FLAGS:
-        out[name] = out[name] != 0.0
-    return out
+    kind = _record(objects, joints, markers)
+    if data.nbytes != kind.itemsize:
+        raise ValueError(f"a state of {data.nbytes} bytes came instead of {kind.itemsize}")
+    record = data.view(kind)
+    return {name: record[name] for name in kind.names or ()}
 
 
 @functools.lru_cache(maxsize=64)
-def _plan(
-    objects: int, joints: int, markers: int
-) -> tuple[list[tuple[str, slice, tuple[int, ...]]], int]:
-    """Return where each field lies and its shape with a leading axis; and the length of all."""
-    plan, start = [], 0
+def _record(objects: int, joints: int, markers: int) -> np.dtype[np.void]:
+    parts: list[Any] = []
     for name, shape in fields(objects, joints, markers):
-        size = 1
-        for extent in shape:
-            size *= extent
-        plan.append((name, slice(start, start + size), (1, *shape)))
-        start += size
-    return plan, start
+        kind = np.int64 if name in WHOLE else np.bool_ if name in FLAGS else np.float64
+        parts.append((name, kind, shape))
+    return np.dtype(parts, align=True)
