@@ -37,10 +37,11 @@ WITHOUT_HABITAT = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
-    """Our apartment as a Habitat dataset, with two episodes."""
+    """Our apartment as a Habitat dataset, with two episodes a scenario."""
     root = tmp_path_factory.mktemp("scenes")
-    episodes = EpisodeSet(load_shipped("rearrange_easy").episodes[:2])
-    export_dataset(root, load_apartment(), object_types(), {"rearrange_easy_val": episodes})
+    names = ("rearrange_easy", "in_drawer")
+    sets = {f"{name}_val": EpisodeSet(load_shipped(name).episodes[:2]) for name in names}
+    export_dataset(root, load_apartment(), object_types(), sets)
     return root
 
 
@@ -104,6 +105,13 @@ def test_a_scripted_skill_in_imported_scenes_across_processes(scenes):
             if terminated or truncated:
                 break
         assert info["success"], info
+
+
+def test_handles_of_imported_scenes_are_found(scenes):
+    with contextlib.closing(SkillEnv("open_cab", depth=None, split="val", path=scenes)) as env:
+        observation, _ = env.reset(seed=0)
+        assert env.worlds.episodes[0].scenario == "in_drawer"
+        assert np.linalg.norm(observation["marker_rel_pos"]) < 2.0
 
 
 def test_ver_trains_with_workers_that_have_servers(tmp_path, scenes):

@@ -17,8 +17,8 @@ docs/evaluation.md explains the numbers.
 
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
   tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment,
-             keys: skill agent weights episodes split data handoff depth actions contract seed out
-             workers (docs/training_skills.md)"""
+             keys: skill agent weights episodes split data path handoff depth actions contract seed
+             out workers sim gpu habitat.python habitat.robot (docs/training_skills.md)"""
 
 
 @dataclass
