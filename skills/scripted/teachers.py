@@ -60,7 +60,7 @@ _BESIDE, _LOST = 0.04, 0.15
 _BENDS = 0.1
 """Joints that move no farther than this on the way in do not tell how far the arm is, rad."""
 _PATIENCE = 6
-_LED_STEPS = 8
+_LED_STEPS = 20
 """A robot that did something else in this many steps is led by a learner: plan anew."""
 _FOLLOWED = 0.03
 """A base that is no farther from where its action should have brought it followed, m and rad."""

@@ -22,6 +22,8 @@ SIZES = {
     "goal_to_agent_gps_compass": 2,
     "obj_start_gps_compass": 2,
     "obj_goal_gps_compass": 2,
+    "obj_start_in_base": 3,
+    "obj_goal_in_base": 3,
     "marker_rel_pos": 3,
     "marker_start_sensor": 3,
     "marker_pose": 5,
@@ -62,6 +64,19 @@ def obj_start_sensor(view: View) -> Array:
 def obj_goal_sensor(view: View) -> Array:
     """Where the target is wanted, in the end effector's frame, m."""
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.position)
+
+
+def obj_start_in_base(view: View) -> Array:
+    """Where the target lay when the skill began, in the base frame, m.
+
+    It follows from ``obj_start_sensor`` and ``joint``; so no policy has to learn kinematics.
+    """
+    return to_base(view.xp, view.state.base_pose, view.goal.object_start)
+
+
+def obj_goal_in_base(view: View) -> Array:
+    """Where the target is wanted, in the base frame, m, see :func:`obj_start_in_base`."""
+    return to_base(view.xp, view.state.base_pose, view.goal.position)
 
 
 def goal_to_agent_gps_compass(view: View) -> Array:
@@ -130,6 +145,8 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "goal_to_agent_gps_compass": goal_to_agent_gps_compass,
     "obj_start_gps_compass": obj_start_gps_compass,
     "obj_goal_gps_compass": obj_goal_gps_compass,
+    "obj_start_in_base": obj_start_in_base,
+    "obj_goal_in_base": obj_goal_in_base,
     "marker_rel_pos": marker_rel_pos,
     "marker_start_sensor": marker_start_sensor,
     "marker_pose": marker_pose,
