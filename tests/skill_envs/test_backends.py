@@ -73,5 +73,8 @@ def test_sensors_against_scipy():
     start = np.array([r.object_start for r in rows])
     np.testing.assert_allclose(seen["obj_start_sensor"], gripper.apply(start - s.ee_pos), atol=1e-5)
     goal = base.inv().apply(np.array([r.position for r in rows]) - floor)
+    np.testing.assert_allclose(seen["obj_goal_in_base"], goal, atol=1e-5)
+    origin = base.inv().apply(start - floor)
+    np.testing.assert_allclose(seen["obj_start_in_base"], origin, atol=1e-5)
     polar = np.column_stack([np.hypot(*goal[:, :2].T), -np.arctan2(goal[:, 1], goal[:, 0])])
     np.testing.assert_allclose(seen["goal_to_agent_gps_compass"], polar, atol=1e-5)
