@@ -35,9 +35,11 @@ def test_expert_shows_whole_episodes(demonstrations):
         assert d.weights.all()
         assert d.actions.shape == (len(d), 3)
         assert {len(v) for v in d.observations.values()} == {len(d)}
-        # Navigation's stop is shown for some steps, at the end alone.
-        assert (d.actions[-5:, -1] == 1).all()
-        assert (d.actions[:-7, -1] == -1).all()
+        # Navigation's stop is shown for some steps, near the end alone; it follows from the state,
+        # so a robot that turns on the edge of the goal region may show it in two parts.
+        stops = d.actions[:, -1] == 1
+        assert stops[-1] and 5 <= stops.sum() <= 7
+        assert not stops[:-30].any()
 
 
 def test_same_seed_same_demonstration(navigation, demonstrations):
