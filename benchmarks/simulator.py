@@ -46,6 +46,7 @@ def _ours(depth: int | None) -> tuple[Callable[[], None], Callable[[], float]]:
     count = 0
 
     def reset() -> float:
+        """Begin the next episode; return the seconds it took."""
         nonlocal count
         count += 1
         start = time.perf_counter()
@@ -54,6 +55,7 @@ def _ours(depth: int | None) -> tuple[Callable[[], None], Callable[[], float]]:
         return time.perf_counter() - start
 
     def step() -> None:
+        """Take one random step, and a picture if there are any."""
         sim.step(rng.uniform(-1.0, 1.0, (1, 10)))
         if depth:
             sim.state()
@@ -74,11 +76,13 @@ def _peer(depth: int | None) -> tuple[Callable[[], None], Callable[[], float]]:
     env.reset(seed=0)
 
     def reset() -> float:
+        """Begin the next episode; return the seconds it took."""
         start = time.perf_counter()
         env.reset()
         return time.perf_counter() - start
 
     def step() -> None:
+        """Take one random step, and a picture if there are any."""
         env.step(env.action_space.sample())
         if depth:
             env.render()

@@ -183,6 +183,21 @@ def _hold_arm(scene: Scene, posture: np.ndarray) -> np.ndarray:
     return np.clip((posture - scene.view.target) / ARM_DELTA, -1.0, 1.0)
 
 
+def _grasp_or_leave(
+    law: TeachOpenCab | TeachOpenFridge,
+    scene: Scene,
+    stance: Stance,
+    heading: float,
+    action: np.ndarray,
+) -> None:
+    """Come to the handle and take it; once it is where it belongs, leave."""
+    if law.there(scene):
+        _leave(law, scene, stance, action)
+    elif not _round(scene, stance, heading, law.wide, action):
+        _come(scene, stance, action, law.speed, _PRESS, careful=True)
+        action[ACTION_GRIP] = 1.0 if _at_handle(scene, stance) else -1.0
+
+
 class TeachOpenCab(_Law):
     """Opens a drawer: the cup to the handle, straight back, let go, rest."""
 
@@ -210,13 +225,8 @@ class TeachOpenCab(_Law):
                 np.clip(back, -self.pull, self.pull),
                 0.3 * stance.turn / BASE_DELTA_ANGULAR,
             )
-        elif not self.there(scene):
-            if _round(scene, stance, heading, self.wide, action):
-                return
-            _come(scene, stance, action, self.speed, _PRESS, careful=True)
-            action[ACTION_GRIP] = 1.0 if _at_handle(scene, stance) else -1.0
         else:
-            _leave(self, scene, stance, action)
+            _grasp_or_leave(self, scene, stance, heading, action)
 
 
 class TeachCloseCab(_Law):
@@ -268,13 +278,8 @@ class TeachOpenFridge(_Law):
             action[ACTION_ARM] = _hold_arm(scene, led.posture)
             back = np.clip(led.go / BASE_DELTA_LINEAR, -self.pull, self.pull)
             action[ACTION_BASE] = back, led.turn / BASE_DELTA_ANGULAR
-        elif not self.there(scene):
-            if _round(scene, stance, heading, self.wide, action):
-                return
-            _come(scene, stance, action, self.speed, _PRESS, careful=True)
-            action[ACTION_GRIP] = 1.0 if _at_handle(scene, stance) else -1.0
         else:
-            _leave(self, scene, stance, action)
+            _grasp_or_leave(self, scene, stance, heading, action)
 
 
 class TeachCloseFridge(_Law):

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tpsrl.errors import UserError
+
 if TYPE_CHECKING:
     from tpsrl.episodes.types import Episode
 
@@ -209,6 +211,19 @@ class Snapshot:
 
     engine: str
     data: Mapping[str, Any] = field(repr=False)
+
+
+def check_reset(ids: Sequence[int], episodes: Sequence[Episode], seeds: Sequence[int]) -> None:
+    """Refuse a reset that does not name one episode and one seed for each world.
+
+    Raises:
+        UserError: the numbers differ.
+    """
+    if not len(ids) == len(episodes) == len(seeds):
+        raise UserError(
+            f"reset got {len(episodes)} episodes and {len(seeds)} seeds for {len(ids)} worlds;"
+            " give one of each per world."
+        )
 
 
 class Simulator(ABC):

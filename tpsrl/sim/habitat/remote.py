@@ -13,7 +13,15 @@ from tpsrl.episodes.habitat_json import episode_to_json
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
 from tpsrl.scenes.description import ObjectType
-from tpsrl.sim.door import ACTION_DIM, EngineInfo, SceneInfo, SimState, Simulator, Snapshot
+from tpsrl.sim.door import (
+    ACTION_DIM,
+    EngineInfo,
+    SceneInfo,
+    SimState,
+    Simulator,
+    Snapshot,
+    check_reset,
+)
 from tpsrl.sim.habitat.link import Link
 from tpsrl.sim.habitat.raster import navigation_of
 from tpsrl.sim.habitat.server import layout
@@ -82,11 +90,7 @@ class RemoteSimulator(Simulator):
     ) -> None:
         """See :meth:`Simulator.reset`."""
         ids = self._ids(env_ids)
-        if not len(ids) == len(episodes) == len(seeds):
-            raise UserError(
-                f"reset got {len(episodes)} episodes and {len(seeds)} seeds for {len(ids)} worlds;"
-                " give one of each per world."
-            )
+        check_reset(ids, episodes, seeds)
         if not ids:
             return
         episode = episodes[0]

@@ -16,7 +16,15 @@ from tpsrl.robot import fetch
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.description import Apartment, ObjectType
 from tpsrl.scenes.objects import object_types
-from tpsrl.sim.door import ACTION_DIM, EngineInfo, SceneInfo, SimState, Simulator, Snapshot
+from tpsrl.sim.door import (
+    ACTION_DIM,
+    EngineInfo,
+    SceneInfo,
+    SimState,
+    Simulator,
+    Snapshot,
+    check_reset,
+)
 from tpsrl.sim.mujoco.model import build
 from tpsrl.sim.mujoco.render import Renderer
 from tpsrl.sim.mujoco.world import World
@@ -92,11 +100,7 @@ class MujocoSimulator(Simulator):
     ) -> None:
         """See :meth:`Simulator.reset`."""
         ids = self._ids(env_ids)
-        if not len(ids) == len(episodes) == len(seeds):
-            raise UserError(
-                f"reset got {len(episodes)} episodes and {len(seeds)} seeds for {len(ids)} worlds;"
-                " give one of each per world."
-            )
+        check_reset(ids, episodes, seeds)
         for env_id, episode, seed in zip(ids, episodes, seeds, strict=True):
             self._check(episode)
             scene = self._library.scene(episode.layout)
