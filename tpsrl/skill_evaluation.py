@@ -195,21 +195,34 @@ def _read(path: Path) -> dict[int, dict[str, Any]]:
 
 
 def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return success with its 95% Wilson interval, mean return and length, and causes."""
+    """Return success with its 95% Wilson interval, mean return and length, and causes.
+
+    Where records name the place of the target (Pick, Place) its kinds are counted by themselves.
+    """
+    count = len(records)
+    causes = Counter(record["cause"] for record in records)
+    kinds = sorted({record["place"] for record in records if "place" in record})
+    return {
+        **_rate(records),
+        "mean_return": sum(record["return"] for record in records) / count,
+        "mean_steps": sum(record["steps"] for record in records) / count,
+        "causes": dict(causes.most_common()),
+        "places": {k: _rate([r for r in records if r.get("place") == k]) for k in kinds},
+    }
+
+
+def _rate(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how many records succeeded, with the 95% Wilson interval."""
     from eval.statistics import wilson
 
     count, won = len(records), sum(record["success"] for record in records)
     low, high = wilson(won, count)
-    causes = Counter(record["cause"] for record in records)
     return {
         "episodes": count,
         "successes": won,
         "success": won / count,
         "low": low,
         "high": high,
-        "mean_return": sum(record["return"] for record in records) / count,
-        "mean_steps": sum(record["steps"] for record in records) / count,
-        "causes": dict(causes.most_common()),
     }
 
 
@@ -221,3 +234,9 @@ def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
         f" {100 * summary['low']:.1f} to {100 * summary['high']:.1f}), mean return"
         f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}; ends: {causes}"
     )
+    places = summary["places"] if len(summary["places"]) > 1 else {}
+    for kind, rate in places.items():
+        print(
+            f"  {kind}: {rate['successes']} of {rate['episodes']}, {100 * rate['success']:.1f}%"
+            f" ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"
+        )

@@ -103,24 +103,26 @@ def _provide_episodes(own: SkillTraining, config: TrainConfig) -> None:
     from skills.tasks.catalog import make_task
 
     given, split = config.env_args.get("episodes"), config.env_args.get("split", "train")
-    if config.env_args.get("path") is not None or (given is None and split != "train"):
+    learned = ("train", "wide")
+    if config.env_args.get("path") is not None or (given is None and split not in learned):
         return
     scenario = make_task(own.skill).scenario
     if given is not None:
-        if not Path(str(given)).exists():
-            raise UserError(
-                f"env_args.episodes={given}: no such file; 'tpsrl episodes scenario={scenario}"
-                f" split=train n=500 out={given}' makes it."
-            )
+        for file in given if isinstance(given, list | tuple) else [given]:
+            if not Path(str(file)).exists():
+                raise UserError(
+                    f"env_args.episodes={file}: no such file; 'tpsrl episodes scenario={scenario}"
+                    f" split=train n=500 out={file}' makes it."
+                )
         return
     from tpsrl.episodes.parallel import generate
     from tpsrl.episodes.scenarios import load_scenario
 
     count = own.train_episodes
-    path = Path(config.out).parent / "episodes" / f"{scenario}_train_{count}.json.gz"
+    path = Path(config.out).parent / "episodes" / f"{scenario}_{split}_{count}.json.gz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        generate(load_scenario(scenario), "train", count, 0, path, all_cores())
+        generate(load_scenario(scenario), split, count, 0, path, all_cores())
     config.env_args["episodes"] = str(path)
 
 

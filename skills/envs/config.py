@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -31,8 +31,8 @@ class EnvConfig:
         depth: pixels of the square depth picture; ``None`` leaves ``head_depth`` out.
         actions: ``"full"``, or ``"restricted"``: no base movement in manipulation skills.
         contract: ``"fixed"``, or ``"parity"`` with the quirks of habitat-lab.
-        episodes: episode file; ``None`` takes the set that ships for the skill's scenario, or with
-            ``path`` the one found there.
+        episodes: episode file, or several whose episodes are drawn alike; ``None`` takes the set
+            that ships for the skill's scenario, or with ``path`` the one found there.
         split: of the shipped set: ``"train"``, ``"val"`` or ``"test"``.
         start: ``"generated"``, or ``"handoff"`` from the file ``handoff``.
         handoff: file of start states (:mod:`skills.tasks.handoff`).
@@ -49,7 +49,7 @@ class EnvConfig:
     depth: int | None = 128
     actions: Actions = "full"
     contract: Contract = "fixed"
-    episodes: str | Path | None = None
+    episodes: str | Path | Sequence[str | Path] | None = None
     split: str = "train"
     start: Literal["generated", "handoff"] = "generated"
     handoff: str | Path | None = None
@@ -107,7 +107,7 @@ class EnvConfig:
         if scenes is not None:
             episodes = scenes.read()[1]
         elif fraction < 1.0:
-            episodes = _load(find_episodes(task.scenario, self.split, self.episodes))
+            episodes = self._episodes(task.scenario)
         else:
             episodes = ()
         if sim is None:
@@ -128,9 +128,20 @@ class EnvConfig:
             handoff_fraction=fraction,
         )
 
+    def _episodes(self, scenario: str) -> tuple[Episode, ...]:
+        files = self.episodes
+        if files is None or isinstance(files, str | Path):
+            return _load(find_episodes(scenario, self.split, files))
+        return tuple(episode for file in files for episode in _load(Path(file)))
+
     def _scenes(self, scenario: str) -> Scenes | None:
         path = None if self.path is None else Path(self.path)
-        file = None if self.episodes is None else Path(self.episodes)
+        several = self.episodes is not None and not isinstance(self.episodes, str | Path)
+        if several and path is None:
+            return None
+        if several:
+            raise UserError("path= plays one episode file; give episodes= a single one.")
+        file = None if self.episodes is None else Path(str(self.episodes))
         return choose_scenes(path, file, scenario, self.split, None)
 
     def _habitat(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from skills.tasks.arrays import Array, merge_rows
 from skills.tasks.base import Progress, Task
 from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
+from skills.tasks.scan import SCAN, base_scan
 from skills.tasks.sensors import DEPTH, observe
 from skills.tasks.starts import NoStartError, Spawn, draw_start, free_points
 from skills.tasks.state import GoalRow, Outcome, View, stack_goals
@@ -126,7 +127,8 @@ class SkillWorlds:
         else:
             goal = self.view.goal
         xp = None if self.view is None else self.view.xp
-        self.view = View(state, goal, self._geodesic(state.base_pose), xp)
+        scan = base_scan(self.sim, state.base_pose) if SCAN in self.task.sensors else None
+        self.view = View(state, goal, self._geodesic(state.base_pose), xp, scan)
 
     def _geodesic(self, pose: Array) -> Array | None:
         if not self.task.needs_geodesic:

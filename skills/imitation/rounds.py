@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,11 @@ _ROUND_SEEDS = 1_000_000
 class ImitateConfig:
     """Keys ``imitate.*`` of ``tpsrl train``."""
 
-    episodes: int = field(default=400, metadata={"help": "plain demonstrations", "min": 1})
+    episodes: int = field(default=400, metadata={"help": "plain demonstrations", "min": 0})
+    union: list[str] = field(
+        default_factory=list,
+        metadata={"help": "folders of demonstrations of other runs, cloned together with these"},
+    )
     rounds: int = field(default=2, metadata={"help": "DAgger rounds after them", "min": 0})
     round_episodes: int = field(default=200, metadata={"help": "episodes a round", "min": 1})
     round_epochs: int = field(default=8, metadata={"help": "epochs after a round", "min": 1})
@@ -42,6 +47,9 @@ class ImitateConfig:
         default=False, metadata={"help": "DAgger: begin the expert anew when it takes over"}
     )
     seed: int = field(default=0, metadata={"help": "of the first demonstration", "min": 0})
+    start: str = field(
+        default="", metadata={"help": "weights to go on from; every round is then a DAgger round"}
+    )
     clone: CloneOptions = field(default_factory=CloneOptions)
 
 
@@ -67,7 +75,8 @@ def imitate(
         The weights, ``folder/policy.safetensors``.
 
     Raises:
-        UserError: the folder holds an imitation with other settings, or the scripted skill fails.
+        UserError: the folder holds an imitation with other settings, the scripted skill fails, or a
+            folder of ``config.union`` does not fit.
     """
     result = folder / "policy.safetensors"
     _check_same(folder, skill, env_args, net, config)
@@ -76,19 +85,44 @@ def imitate(
     torch.set_num_threads(threads)
     torch.manual_seed(config.seed)
     stops = _stops(skill, env_args)
-    demonstrations: list[Demonstration] = []
-    weights: Path | None = None
+    demonstrations = _union(skill, env_args, config.union)
+    weights = Path(config.start) if config.start else None
     for number in range(config.rounds + 1):
         demos = folder / "demos" / f"round_{number:02d}"
         _record(skill, env_args, config, demos, number, weights)
         found = read_folder(demos)
-        if number:  # the mistakes of a learner are what the labels correct
+        if weights is not None:  # the mistakes of a learner are what the labels correct
             found = [dataclasses.replace(d, success=True) for d in found if len(d)]
         demonstrations += found
         weights = _learn(skill, env_args, net, config, folder, number, demonstrations, stops)
     assert weights is not None
     save_policy(load_policy(weights), result)
     return result
+
+
+def _union(skill: str, env_args: dict[str, Any], folders: Sequence[str]) -> list[Demonstration]:
+    """Return the demonstrations of other runs, which may have begun elsewhere."""
+    if not folders:
+        return []
+    observations, actions = _spaces(skill, env_args)
+    found: list[Demonstration] = []
+    for folder in folders:
+        episodes = read_folder(Path(folder))
+        if not episodes:
+            raise UserError(
+                f"imitate.union: {folder} holds no demonstrations; give folders such as"
+                " RUN/imitation/demos/round_00."
+            )
+        for episode in episodes:
+            other = sorted(set(observations) ^ set(episode.observations))
+            if other or episode.actions.shape[1] != actions.shape[0]:
+                what = f"observations ({', '.join(other)})" if other else "actions"
+                raise UserError(
+                    f"imitate.union: the demonstrations in {folder} have other {what} than this"
+                    " run; record them with the same env_args.sensors and env_args.actions."
+                )
+        found += episodes
+    return found
 
 
 def _record(
@@ -103,7 +137,7 @@ def _record(
     total = config.round_episodes if number else config.episodes
     base = config.seed + number * _ROUND_SEEDS
     options = CollectOptions(config.noise, config.noise_steps, config.roll_in, config.restart)
-    if number:
+    if policy is not None:
         env_args = _longer(skill, env_args, config.roll_in)
     jobs = []
     for first in range(0, total, SHARD):
@@ -114,7 +148,7 @@ def _record(
     if not jobs:
         return
     missing = sum(len(job.seeds) for job in jobs)
-    label = f"{skill}: DAgger round {number}" if number else f"{skill}: demonstrations"
+    label = f"{skill}: {'demonstrations' if policy is None else f'DAgger round {number}'}"
     won = seen = 0
     with Tally(label, total, total - missing) as tally:
         for _, result in run_jobs(record_shard, jobs, config.workers):
@@ -147,6 +181,8 @@ def _learn(
     path.parent.mkdir(parents=True, exist_ok=True)
     if number:
         policy = load_policy(path.with_name(f"round_{number - 1:02d}.safetensors"))
+    elif config.start:
+        policy = load_policy(Path(config.start))
     else:
         policy = _new_policy(skill, env_args, net)
     options = config.clone
@@ -192,6 +228,9 @@ def _check_same(
         "imitate": dataclasses.asdict(config),
     }
     wanted["imitate"].pop("workers")  # type: ignore[attr-defined]
+    for key in ("union", "start"):  # older runs do not name them
+        if not wanted["imitate"][key]:  # type: ignore[index]
+            wanted["imitate"].pop(key)  # type: ignore[attr-defined]
     wanted = json.loads(json.dumps(wanted, default=str))
     path = folder / "imitation.json"
     if path.exists():

@@ -15,6 +15,7 @@ from skills.learned.inference import NumpyPolicy
 from skills.tasks.articulated import ArticulatedTask
 from skills.tasks.catalog import Actions, Contract, make_task
 from skills.tasks.goals import goal_for_call
+from skills.tasks.scan import SCAN, base_scan
 from skills.tasks.sensors import DEPTH, observe
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
@@ -115,7 +116,9 @@ class LearnedSkill(Skill):
 
     def _view(self, sim: Simulator) -> View:
         state = sim.state()
-        return View(state, stack_goals([self._row] * sim.num_envs, state.base_pose))
+        scan = base_scan(sim, state.base_pose) if SCAN in self.task.sensors else None
+        rows = stack_goals([self._row] * sim.num_envs, state.base_pose)
+        return View(state, rows, scan=scan)
 
     def _check_depth(self, sim: Simulator) -> None:
         if DEPTH not in self.task.sensors:

@@ -70,6 +70,7 @@ def _agent(job: TrialJob, env: SkillEnv) -> EnvAgent:
 
 def _episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
     observation, info = env.reset(seed=seed)
+    place = _place(env)
     agent.reset(seed)
     total, steps, peak, over = 0.0, 0, 0.0, False
     while not over:
@@ -90,8 +91,20 @@ def _episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
         "return": total,
         "steps": steps,
         "peak_force": peak,
+        **place,
         **{k: v for k, v in info.items() if k.endswith(("distance", "angle", "error"))},
     }
+
+
+def _place(env: SkillEnv) -> dict[str, str]:
+    """Return, for Pick and Place, in what kind of place the target lies or is wanted."""
+    call, view = env.worlds.origins[0].call, env.worlds.view
+    if call is None or call.skill not in ("pick", "place"):
+        return {}
+    assert view is not None
+    goal = view.goal
+    where = np.asarray(goal.start_place if call.skill == "pick" else goal.goal_place)[0]
+    return {"place": "cabinet" if where[2] else "drawer" if where[3] else "open"}
 
 
 def find_policy(weights: Path | None, skill: str) -> Path:

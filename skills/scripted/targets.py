@@ -7,7 +7,14 @@ import numpy as np
 from skills.interface import SkillCall
 from skills.scripted.program import GiveUpError
 from skills.scripted.reach import TipTarget
-from skills.scripted.view import View, link_pose, rotation_matrix, support, support_height
+from skills.scripted.view import View
+from skills.tasks.places import (
+    enclosed,
+    link_pose,
+    rotation_matrix,
+    support,
+    support_height,
+)
 from tpsrl.episodes.types import Target
 from tpsrl.sim.door import ReceptacleInfo, Simulator
 
@@ -37,18 +44,6 @@ def place_goal(sim: Simulator, env_id: int, call: SkillCall) -> np.ndarray:
     if call.place == "start":
         return np.asarray(sim.episode(env_id).objects[target.object_index].pos)
     return np.asarray(target.goal_pos)
-
-
-def enclosed(sim: Simulator, env_id: int, point: np.ndarray) -> bool:
-    """Return whether a (3,) point lies in a container with a roof (a fridge, not a drawer)."""
-    scene = sim.scene(env_id)
-    for name in scene.container_static:
-        pos, quat = scene.link_rest[name]
-        local = rotation_matrix(np.asarray(quat)).T @ (point - pos)
-        low, high = scene.containers[name]
-        if np.all((local >= low) & (local <= high)):
-            return True
-    return False
 
 
 def pick_target(sim: Simulator, env_id: int, view: View, target: Target) -> TipTarget:

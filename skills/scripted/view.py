@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skills.tasks.places import link_pose, rotation_matrix
 from tpsrl.robot.fetch import RESTING_POSITION
-from tpsrl.sim.door import ReceptacleInfo, Simulator
+from tpsrl.sim.door import Simulator
 
 CONTAINER_OPEN = 0.08
 """A joint beyond this sticks out far enough to be in the base's way, m or rad."""
@@ -73,18 +74,6 @@ def look(sim: Simulator, env_id: int) -> View:
     )
 
 
-def rotation_matrix(quat: np.ndarray) -> np.ndarray:
-    """Return the (3, 3) rotation of a unit quaternion ``wxyz``."""
-    w, x, y, z = quat
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
-
-
 def wrap(angle: float) -> float:
     """Return the angle in [-pi, pi)."""
     return float((angle + np.pi) % (2 * np.pi) - np.pi)
@@ -104,13 +93,6 @@ def unit(angle: float) -> np.ndarray:
 def to_base(base: np.ndarray, point: np.ndarray) -> np.ndarray:
     """Return a world (3,) point in the frame of a base pose x, y, yaw."""
     return np.append((point[:2] - base[:2]) @ turn(base[2]), point[2])
-
-
-def link_pose(sim: Simulator, env_id: int, joint: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the (3,) position and (3, 3) rotation of the link that a joint moves."""
-    s = sim.state()
-    quat = np.asarray(s.link_quat[env_id][joint], dtype=np.float64)
-    return np.asarray(s.link_pos[env_id][joint], dtype=np.float64), rotation_matrix(quat)
 
 
 def open_parts(sim: Simulator, env_id: int) -> list[np.ndarray]:
@@ -156,34 +138,6 @@ def handle_index(sim: Simulator, joint: int) -> int:
         known = ", ".join(sim.joint_names[j] for j in sim.marker_joints)
         raise ValueError(f"The joint '{name}' has no handle; those with one are {known}.")
     return sim.marker_joints.index(joint)
-
-
-def support_height(sim: Simulator, env_id: int, point: np.ndarray, margin: float = 0.06) -> float:
-    """Return the height of the receptacle surface below a (3,) point, 0 if there is none."""
-    return max((h for h, _ in _supports(sim, env_id, point, margin)), default=0.0)
-
-
-def support(sim: Simulator, env_id: int, point: np.ndarray) -> ReceptacleInfo | None:
-    """Return the receptacle on which a (3,) point lies, ``None`` for none."""
-    found = _supports(sim, env_id, point, 0.06)
-    return max(found, key=lambda pair: pair[0])[1] if found else None
-
-
-def _supports(
-    sim: Simulator, env_id: int, point: np.ndarray, margin: float
-) -> list[tuple[float, ReceptacleInfo]]:
-    found = []
-    for place in sim.scene(env_id).receptacles.values():
-        if place.joint >= 0:
-            pos, rotation = link_pose(sim, env_id, place.joint)
-        else:
-            pos, rotation = place.pos, rotation_matrix(place.quat)
-        local = rotation.T @ (point - pos) - place.center
-        inside = np.all(np.abs(local[:2]) <= place.half_size[:2] + margin)
-        if inside and -place.half_size[2] - 0.01 <= local[2] <= place.half_size[2] + 0.1:
-            height = (pos + rotation @ place.center)[2] - place.half_size[2]
-            found.append((float(height), place))
-    return found
 
 
 class WhatIf:

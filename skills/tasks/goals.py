@@ -9,6 +9,7 @@ import numpy as np
 from skills.interface import SkillCall
 from skills.tasks.articulated import ArticulatedTask
 from skills.tasks.base import Task
+from skills.tasks.places import place_of
 from skills.tasks.state import GoalRow
 from tpsrl.errors import UserError, nearest
 from tpsrl.sim.door import Simulator
@@ -61,7 +62,14 @@ def _object(task: Task, sim: Simulator, env_id: int, call: SkillCall, row: GoalR
         wanted = np.asarray(episode.objects[index].pos, dtype=np.float64)
     elif task.name == "navigate" and call.place != "goal":
         wanted = start
-    return dataclasses.replace(row, target=index, object_start=start, position=wanted)
+    return dataclasses.replace(
+        row,
+        target=index,
+        object_start=start,
+        position=wanted,
+        start_place=place_of(sim, env_id, start),
+        goal_place=place_of(sim, env_id, wanted),
+    )
 
 
 def _articulated(

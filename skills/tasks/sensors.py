@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from skills.tasks.arrays import Array, norm, to_base, to_frame, wrap
+from skills.tasks.scan import RAYS, REACH, SCAN
 from skills.tasks.state import View
 
 DEPTH = "head_depth"
@@ -24,6 +25,9 @@ SIZES = {
     "obj_goal_gps_compass": 2,
     "obj_start_in_base": 3,
     "obj_goal_in_base": 3,
+    "obj_start_place": 4,
+    "obj_goal_place": 4,
+    SCAN: RAYS,
     "marker_rel_pos": 3,
     "marker_start_sensor": 3,
     "marker_pose": 5,
@@ -77,6 +81,28 @@ def obj_start_in_base(view: View) -> Array:
 def obj_goal_in_base(view: View) -> Array:
     """Where the target is wanted, in the base frame, m, see :func:`obj_start_in_base`."""
     return to_base(view.xp, view.state.base_pose, view.goal.position)
+
+
+def obj_start_place(view: View) -> Array:
+    """What carried the target when the skill began, as a plan and a map of the furniture know it.
+
+    Cosine and sine of the direction in which that furniture faces, in the base frame; 1 if it is a
+    cabinet with a roof (a fridge); 1 if it is a drawer.
+    """
+    return _place(view, view.goal.start_place)
+
+
+def obj_goal_place(view: View) -> Array:
+    """What will carry the target where it is wanted, see :func:`obj_start_place`."""
+    return _place(view, view.goal.goal_place)
+
+
+def base_scan(view: View) -> Array:
+    """Ranges to the furniture around the base, see :func:`skills.tasks.scan.base_scan`.
+
+    Nearness from 0, nothing within reach, to 1: what is near matters.
+    """
+    return 1.0 - view.require_scan() / REACH
 
 
 def goal_to_agent_gps_compass(view: View) -> Array:
@@ -147,6 +173,9 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "obj_goal_gps_compass": obj_goal_gps_compass,
     "obj_start_in_base": obj_start_in_base,
     "obj_goal_in_base": obj_goal_in_base,
+    "obj_start_place": obj_start_place,
+    "obj_goal_place": obj_goal_place,
+    SCAN: base_scan,
     "marker_rel_pos": marker_rel_pos,
     "marker_start_sensor": marker_start_sensor,
     "marker_pose": marker_pose,
@@ -156,6 +185,14 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "gps": gps,
     "compass": compass,
 }
+
+
+def _place(view: View, place: Array) -> Array:
+    xp, yaw = view.xp, view.state.base_pose[:, 2]
+    cos, sin = xp.cos(yaw), xp.sin(yaw)
+    ahead = cos * place[:, 0] + sin * place[:, 1]
+    left = cos * place[:, 1] - sin * place[:, 0]
+    return xp.concat([xp.stack([ahead, left], axis=-1), place[:, 2:]], axis=-1)
 
 
 def _polar(view: View, point: Array) -> Array:

@@ -58,6 +58,10 @@ class Goal:
         scale: (n,) float64, what progress is measured against: the geodesic distance to the goal
             at the start (PointNav), to the farthest point (Flee), m; reachable cells (Explore).
         rest: (n, 3) float64, where the end effector rests, in the base frame.
+        start_place: (n, 4) float64, what carried that object when the skill began: cosine and sine
+            of the direction in which the furniture faces, in the world; 1 if it is a cabinet with
+            a roof; 1 if it is a drawer.
+        goal_place: (n, 4) float64, what will carry it at ``position``, likewise.
     """
 
     target: Array
@@ -69,6 +73,8 @@ class Goal:
     start_pose: Array
     scale: Array
     rest: Array
+    start_place: Array
+    goal_place: Array
 
     @_once
     def rows(self) -> Array:
@@ -101,6 +107,8 @@ class GoalRow:
     start_pose: np.ndarray = field(default_factory=lambda: np.zeros(3))
     scale: float = 0.0
     rest: np.ndarray = field(default_factory=lambda: fetch.RESTING_POSITION)
+    start_place: np.ndarray = field(default_factory=lambda: np.zeros(4))
+    goal_place: np.ndarray = field(default_factory=lambda: np.zeros(4))
 
 
 def stack_goals(rows: Sequence[GoalRow], like: Array) -> Goal:
@@ -142,12 +150,18 @@ class View:
         goal: of the task.
         geodesic: (n,) geodesic distance of the tasks that need one, m.
         xp: array namespace of the state, found out if not given.
+        scan: (n, ``scan.RAYS``) ranges, m, where a sensor of the task needs them.
     """
 
     def __init__(
-        self, state: SimState, goal: Goal, geodesic: Array | None = None, xp: Any = None
+        self,
+        state: SimState,
+        goal: Goal,
+        geodesic: Array | None = None,
+        xp: Any = None,
+        scan: Array | None = None,
     ) -> None:
-        self.state, self.goal, self.geodesic = state, goal, geodesic
+        self.state, self.goal, self.geodesic, self.scan = state, goal, geodesic, scan
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
     def require_geodesic(self) -> Array:
@@ -159,6 +173,16 @@ class View:
         if self.geodesic is None:
             raise ValueError("this task needs geodesic distances; give View(..., geodesic=...).")
         return self.geodesic
+
+    def require_scan(self) -> Array:
+        """Return the (n, ``scan.RAYS``) ranges.
+
+        Raises:
+            ValueError: whoever made this view did not measure them.
+        """
+        if self.scan is None:
+            raise ValueError("the sensor base_scan needs ranges; give View(..., scan=...).")
+        return self.scan
 
     @_once
     def ee(self) -> Array:

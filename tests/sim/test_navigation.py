@@ -224,3 +224,21 @@ def test_a_stretch_behind_the_start_does_not_block() -> None:
     assert np.isinf(hits[0])
     ahead = capsule_hits(np.array([2.5228, -2.4]), np.array([-0.8, -0.6]), tails, edges, 0.3)
     assert 0.0 < ahead[0] < 0.3
+
+
+def test_scan_measures_the_outlines():
+    square = box((2.0, 1.0), (4.0, 3.0))
+    nav = GridNavigation([square, box((0.0, 3.9), (6.0, 4.0))], BOUNDS)
+    angles = np.array([0.0, np.pi, np.pi / 2, np.pi / 4])
+    found = nav.scan(np.array([1.0, 2.0]), angles, 5.0)
+    np.testing.assert_allclose(found, [1.0, 5.0, 1.9, np.sqrt(2) * 1.0 + 0.0], atol=1e-9)
+
+
+def test_scan_agrees_with_clearance():
+    polygons = random_boxes(3, count=8)
+    nav = GridNavigation(polygons, BOUNDS)
+    angles = np.linspace(0.0, 2 * np.pi, 720, endpoint=False)
+    for point in np.random.default_rng(1).uniform(BOUNDS[0], BOUNDS[1], (20, 2)):
+        if nav.clearance(point) > 0.05:
+            nearest = nav.scan(point, angles, 9.0).min()
+            assert nearest == pytest.approx(nav.clearance(point), abs=0.02)

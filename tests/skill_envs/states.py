@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skills.tasks.scan import RAYS
 from skills.tasks.state import GoalRow, View, stack_goals
 from tpsrl.sim.door import SimState
 
@@ -72,14 +73,22 @@ def goals(n: int = 1, seed: int | None = None, **fields: Any) -> list[GoalRow]:
             marker=int(rng.integers(2)),
             start_pose=rng.normal(size=3),
             scale=float(rng.random() + 0.5),
+            start_place=_place(rng),
+            goal_place=_place(rng),
         )
         for _ in range(n)
     ]
 
 
+def _place(rng: np.random.Generator) -> np.ndarray:
+    yaw = rng.uniform(-np.pi, np.pi)
+    return np.array([np.cos(yaw), np.sin(yaw), *rng.integers(2, size=2)])
+
+
 def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
-    """What a task sees."""
-    return View(s, stack_goals(rows, s.base_pose), geodesic)
+    """What a task sees; the ranges are those of a robot whose place is its scan."""
+    scan = abs(s.base_pose[:, :1] + s.base_pose[:, 1:2] + 0 * s.base_pose[:, [0] * RAYS])
+    return View(s, stack_goals(rows, s.base_pose), geodesic, scan=scan)
 
 
 def to_torch(value: Any) -> Any:

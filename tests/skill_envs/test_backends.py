@@ -76,5 +76,8 @@ def test_sensors_against_scipy():
     np.testing.assert_allclose(seen["obj_goal_in_base"], goal, atol=1e-5)
     origin = base.inv().apply(start - floor)
     np.testing.assert_allclose(seen["obj_start_in_base"], origin, atol=1e-5)
+    facing = base.inv().apply([[*r.start_place[:2], 0.0] for r in rows])[:, :2]
+    kinds = np.array([r.start_place[2:] for r in rows])
+    np.testing.assert_allclose(seen["obj_start_place"], np.hstack([facing, kinds]), atol=1e-6)
     polar = np.column_stack([np.hypot(*goal[:, :2].T), -np.arctan2(goal[:, 1], goal[:, 0])])
     np.testing.assert_allclose(seen["goal_to_agent_gps_compass"], polar, atol=1e-5)

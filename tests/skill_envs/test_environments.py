@@ -12,8 +12,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import skills.envs
+from skills.envs.config import find_episodes
+from skills.tasks.scan import RAYS, REACH
 from skills.tasks.state import CAUSES
+from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
+from tpsrl.robot import fetch
 
 SKILLS = list(skills.envs.NAMES)
 
@@ -21,6 +25,10 @@ SKILLS = list(skills.envs.NAMES)
 def make(skill: str, **config):
     config = {"depth": 64, "split": "val", **config}
     return gymnasium.make(skills.envs.env_id(skill), **config)
+
+
+def shipped(scenario):
+    return find_episodes(scenario, "val", None)
 
 
 def roll(env, seed: int, steps: int):
@@ -153,6 +161,60 @@ def test_place_starts_with_the_target_in_the_hand_far_from_its_goal():
         observation, _ = env.reset(seed=seed)
         assert observation["is_holding"][0] == 1.0 and env.worlds.view.holds_target[0]
     env.close()
+
+
+def _places(skill, scenario, sensor, seeds=range(12)):
+    """Kinds of places that a skill's starts are at, and how its target lies to where they face."""
+    found = []
+    env = make(skill, depth=None, episodes=shipped(scenario), sensors=(sensor,)).unwrapped
+    for seed in seeds:
+        place = env.reset(seed=seed)[0][sensor]
+        assert np.hypot(*place[:2]) == pytest.approx(1.0, abs=1e-5)
+        found.append(("cabinet" if place[2] else "drawer" if place[3] else "open", env.worlds.view))
+    env.close()
+    return found
+
+
+def test_place_sensors_name_what_carries_the_target():
+    groceries = _places("pick", "prepare_groceries", "obj_start_place")
+    assert {kind for kind, _ in groceries} == {"cabinet", "open"}
+    for kind, view in groceries:
+        pose = view.state.base_pose[0]
+        if kind == "cabinet":  # a fridge can only be entered where it faces
+            face = view.goal.start_place[0, :2]
+            assert (pose[:2] - view.goal.object_start[0, :2]) @ face > 0.0
+    assert "drawer" in {kind for kind, _ in _places("pick", "set_table", "obj_start_place")}
+    assert {k for k, _ in _places("place", "set_table", "obj_goal_place", range(4))} == {"open"}
+    goals = {k for k, _ in _places("place", "prepare_groceries", "obj_goal_place")}
+    assert goals == {"cabinet", "open"}
+
+
+def test_scan_shows_what_stops_the_base():
+    env = make("pick", depth=None, sensors=("base_scan",)).unwrapped
+    checked = 0
+    for seed in range(6):
+        near = env.reset(seed=seed)[0]["base_scan"]
+        assert near.min() >= 0.0 and near.max() <= 1.0 - fetch.BASE_RADIUS / REACH + 1e-6
+        for _ in range(40):
+            seen = env.step(np.array([0.0] * 7 + [-1.0, 1.0, 0.0], np.float32))[0]["base_scan"]
+            pose = env.sim.state().base_pose[0].copy()
+        env.step(np.array([0.0] * 7 + [-1.0, 1.0, 0.0], np.float32))
+        if np.allclose(env.sim.state().base_pose[0], pose, atol=1e-6):  # it touches something ahead
+            ahead = REACH * (1.0 - seen[RAYS // 2 - 9 : RAYS // 2 + 10]).min()
+            assert ahead == pytest.approx(fetch.BASE_RADIUS, abs=0.03)
+            checked += 1
+    env.close()
+    assert checked >= 3
+
+
+def test_episodes_of_several_files_are_drawn():
+    files = [shipped("prepare_groceries"), shipped("set_table")]
+    env = make("pick", depth=None, episodes=files).unwrapped
+    scenarios = {len(env.worlds.episodes)}
+    assert scenarios == {len(load_shipped("prepare_groceries").episodes) * 2}
+    env.close()
+    with pytest.raises(UserError, match="single one"):
+        make("pick", depth=None, episodes=files, path="elsewhere")
 
 
 def test_arguments_are_checked():

@@ -81,6 +81,28 @@ def test_mistakes_are_named(words, text, capsys):
     assert text in capsys.readouterr().err
 
 
+def test_demonstrations_of_other_runs_are_cloned_together(tmp_path, capsys):
+    demos = [str(tmp_path / name / "imitation" / "demos" / "round_00") for name in "ab"]
+    words = ["train", "skill=open_cab", "pretrain=scripted", "finetune=false", *SMALL]
+    words += ["imitate.rounds=0", "imitate.clone.epochs=1"]
+    for name, seed in (("a", 0), ("b", 50)):
+        alone = ["imitate.episodes=1", f"imitate.seed={seed}", f"out={tmp_path / name}"]
+        assert main([*words, *alone]) == 0
+    union = [*words, "imitate.episodes=0", f"imitate.union=[{','.join(demos)}]"]
+    assert main([*union, f"out={tmp_path / 'both'}"]) == 0
+    folder = tmp_path / "both" / "imitation"
+    facts = json.loads((folder / "rounds" / "round_00.json").read_text())
+    alone = json.loads((tmp_path / "a/imitation/rounds/round_00.json").read_text())
+    assert facts["episodes"] == 2 and facts["steps"] > alone["steps"]
+    assert json.loads((folder / "imitation.json").read_text())["imitate"]["union"] == demos
+    other = ["env_args.sensors=[joint,marker_pose]", f"out={tmp_path / 'other'}"]
+    assert main([*union, *other]) == 2
+    assert "same env_args.sensors" in capsys.readouterr().err
+    absent = [*words, "imitate.union=[nowhere]", f"out={tmp_path / 'absent'}"]
+    assert main(absent) == 2
+    assert "holds no demonstrations" in capsys.readouterr().err
+
+
 def test_other_settings_in_the_same_folder_are_refused(tmp_path, capsys):
     (tmp_path / "imitation").mkdir()
     (tmp_path / "imitation" / "imitation.json").write_text('{"skill": "pick"}')

@@ -1,4 +1,5 @@
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from skills.learned.cards import Card, common_depth, learned_skills, policies_in
 from skills.learned.factory import skill_factory
 from skills.learned.inference import NumpyPolicy
 from skills.learned.skill import LearnedSkill
+from skills.tasks.sensors import observe
 from tests.skills_learned.nets import STATE, saved_policy
 from tpsrl.errors import UserError
 from tpsrl.robot import fetch
@@ -46,6 +48,21 @@ def test_it_acts_as_the_policy_acts_in_its_environment(env, tmp_path):
     for wanted in bases:
         env.sim.step(skill.act(env.sim, 0)[None])
         np.testing.assert_array_equal(env.sim.state().arm_qpos[0], wanted)
+
+
+@pytest.mark.parametrize("skill", ["pick", "place"])
+def test_the_chain_senses_what_the_environment_senses(skill):
+    start = "start" if skill == "pick" else "goal"
+    sensors = (f"obj_{start}_place", f"obj_{start}_in_base", "base_scan")
+    made = SkillEnv(skill, **STATE, sensors=sensors)
+    observation, _ = made.reset(seed=5)
+    policy = SimpleNamespace(observations=dict.fromkeys(sensors), size=10, reset=lambda: None)
+    learned = LearnedSkill(Card(skill, None), policy)
+    learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)
+    seen = observe(learned._view(made.sim), sensors)
+    for name in sensors:
+        np.testing.assert_array_equal(seen[name][0], observation[name])
+    made.close()
 
 
 def test_memory_is_cleared_at_entry(env, tmp_path):

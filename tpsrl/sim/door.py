@@ -141,6 +141,14 @@ class Navigation(ABC):
         """
 
     @abstractmethod
+    def scan(self, xy: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
+        """Return the (k,) distance from (2,) ``xy`` to the nearest outline in (k,) directions, m.
+
+        What a planar range finder would measure if furniture reached the floor as it stands in
+        ``SceneInfo.navigation``; ``reach`` where nothing is nearer.
+        """
+
+    @abstractmethod
     def with_obstacles(self, polygons: Sequence[np.ndarray]) -> Navigation:
         """Return the same free space less convex ``polygons`` ((v, 2) each), e.g. open doors."""
 

@@ -16,7 +16,12 @@ from scipy import ndimage
 
 from tpsrl.robot.fetch import BASE_RADIUS
 from tpsrl.sim.door import DistanceField, Navigation
-from tpsrl.sim.polygons import capsule_hits, counter_clockwise, polygon_distance_grid
+from tpsrl.sim.polygons import (
+    capsule_hits,
+    counter_clockwise,
+    polygon_distance_grid,
+    ray_hits,
+)
 
 RESOLUTION = 0.05
 """Default distance between grid nodes, m."""
@@ -167,9 +172,12 @@ class GridNavigation(Navigation):
             part = min(part, (float(hits.min()) - _EPSILON) / length)
         return max(part, 0.0)
 
-    def _near_edges(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        low = np.minimum(start, end) - self.radius
-        high = np.maximum(start, end) + self.radius
+    def _near_edges(
+        self, start: np.ndarray, end: np.ndarray, margin: float | None = None
+    ) -> np.ndarray:
+        around = self.radius if margin is None else margin
+        low = np.minimum(start, end) - around
+        high = np.maximum(start, end) + around
         return np.all((self._edge_high >= low) & (self._edge_low <= high), axis=-1)
 
     def clamp_motion(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -196,6 +204,12 @@ class GridNavigation(Navigation):
         part = self._free_part(start, end)
         stop = end.copy() if part >= 1.0 else start + part * motion
         return stop if self.is_navigable(stop) else start.copy()
+
+    def scan(self, xy: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
+        """Return the (k,) distance to the nearest outline in (k,) directions, at most ``reach``."""
+        here = np.asarray(xy, dtype=np.float64)
+        near = self._near_edges(here, here, reach)
+        return ray_hits(here, np.asarray(angles), self._tails[near], self._edges[near], reach)
 
     def is_visible(self, start: np.ndarray, end: np.ndarray) -> bool:
         """Return whether the disc can move straight from (2,) ``start`` to ``end``."""

@@ -78,3 +78,21 @@ def capsule_hits(
     # A hit behind the start is a stretch that the ray has left again round the edge's corner.
     touches = approaching & (foot >= 0.0) & (foot <= length) & (hit > -_BEHIND)
     return np.minimum(hits, np.where(touches, hit, np.inf))
+
+
+def ray_hits(
+    start: np.ndarray, angles: np.ndarray, tails: np.ndarray, edges: np.ndarray, reach: float
+) -> np.ndarray:
+    """Distance from a (2,) point in (k,) directions, rad, to the nearest of (e, 2) edges.
+
+    Returns:
+        (k,) float64, m; ``reach`` where no edge is nearer.
+    """
+    ahead = np.stack([np.cos(angles), np.sin(angles)], axis=-1)[:, None, :]
+    rel = tails - start
+    turn = ahead[..., 0] * edges[:, 1] - ahead[..., 1] * edges[:, 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distance = (rel[:, 0] * edges[:, 1] - rel[:, 1] * edges[:, 0]) / turn
+        part = (rel[:, 0] * ahead[..., 1] - rel[:, 1] * ahead[..., 0]) / turn
+    hit = (distance >= 0.0) & (part >= 0.0) & (part <= 1.0)
+    return np.where(hit, distance, reach).min(axis=1, initial=reach)

@@ -1,0 +1,78 @@
+"""What carries an object or a point: receptacles, cabinets, drawers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tpsrl.sim.door import ReceptacleInfo, Simulator
+
+
+def rotation_matrix(quat: np.ndarray) -> np.ndarray:
+    """Return the (3, 3) rotation of a unit quaternion ``wxyz``."""
+    w, x, y, z = quat
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def link_pose(sim: Simulator, env_id: int, joint: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the (3,) position and (3, 3) rotation of the link that a joint moves."""
+    s = sim.state()
+    quat = np.asarray(s.link_quat[env_id][joint], dtype=np.float64)
+    return np.asarray(s.link_pos[env_id][joint], dtype=np.float64), rotation_matrix(quat)
+
+
+def support_height(sim: Simulator, env_id: int, point: np.ndarray, margin: float = 0.06) -> float:
+    """Return the height of the receptacle surface below a (3,) point, 0 if there is none."""
+    return max((h for h, _ in _supports(sim, env_id, point, margin)), default=0.0)
+
+
+def support(sim: Simulator, env_id: int, point: np.ndarray) -> ReceptacleInfo | None:
+    """Return the receptacle on which a (3,) point lies, ``None`` for none."""
+    found = _supports(sim, env_id, point, 0.06)
+    return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def _supports(
+    sim: Simulator, env_id: int, point: np.ndarray, margin: float
+) -> list[tuple[float, ReceptacleInfo]]:
+    found = []
+    for place in sim.scene(env_id).receptacles.values():
+        if place.joint >= 0:
+            pos, rotation = link_pose(sim, env_id, place.joint)
+        else:
+            pos, rotation = place.pos, rotation_matrix(place.quat)
+        local = rotation.T @ (point - pos) - place.center
+        inside = np.all(np.abs(local[:2]) <= place.half_size[:2] + margin)
+        if inside and -place.half_size[2] - 0.01 <= local[2] <= place.half_size[2] + 0.1:
+            height = (pos + rotation @ place.center)[2] - place.half_size[2]
+            found.append((float(height), place))
+    return found
+
+
+def enclosed(sim: Simulator, env_id: int, point: np.ndarray) -> bool:
+    """Return whether a (3,) point lies in a container with a roof (a fridge, not a drawer)."""
+    scene = sim.scene(env_id)
+    for name in scene.container_static:
+        pos, quat = scene.link_rest[name]
+        local = rotation_matrix(np.asarray(quat)).T @ (point - pos)
+        low, high = scene.containers[name]
+        if np.all((local >= low) & (local <= high)):
+            return True
+    return False
+
+
+def place_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
+    """Return what carries a (3,) point: one row of ``Goal.start_place``, 0 if nothing does."""
+    found = support(sim, env_id, point)
+    if found is None:
+        return np.zeros(4)
+    if found.joint >= 0:
+        facing = link_pose(sim, env_id, found.joint)[1][:2, 0]
+    else:
+        facing = rotation_matrix(np.asarray(found.quat))[:2, 0]
+    return np.array([*facing, enclosed(sim, env_id, point), found.joint >= 0], dtype=np.float64)
