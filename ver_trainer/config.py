@@ -43,7 +43,7 @@ class CollectConfig:
     threads: int = 1  # torch threads while collecting, when the environments need the cores
     num_inference_workers: int = 1  # processes that infer, the main one included
     min_batch: int = 0  # 0: num_envs / num_inference_workers / 1.5
-    max_batch: int = 0  # 0: 1.5 * num_envs / num_inference_workers, at most num_envs
+    max_batch: int = 0  # 0: num_envs / 2; 1.5 * num_envs / K for K > 1 inference workers
     final_batch: str = "dispatch"
     step_timeout: float = 60.0
     start_timeout: float = 180.0

@@ -47,14 +47,11 @@ SCHEMES = {
 def collect_rules(config: TrainConfig) -> CollectRules:
     """Rules of the collector for the configured scheme."""
     scheme, collect = SCHEMES[config.scheme], config.collect
-    n = collect.num_envs
-    most = (
-        n
-        if collect.num_inference_workers == 1
-        else -(-3 * n // (2 * collect.num_inference_workers))
-    )
-    highest = collect.max_batch or min(most, n)
-    workers = collect.num_inference_workers
+    n, workers = collect.num_envs, collect.num_inference_workers
+    # One half of the environments steps while the policy runs on the other. Where several
+    # processes infer there is always something to step meanwhile.
+    most = -(-n // 2) if workers == 1 else min(-(-3 * n // (2 * workers)), n)
+    highest = collect.max_batch or max(most, collect.min_batch)
     lowest = collect.min_batch or max(int(n / workers / 1.5), 1)
     return CollectRules(
         lock_step=scheme.lock_step,
