@@ -30,6 +30,8 @@ _PRESS = 0.06
 _RETREAT = 0.2
 _TOO_NEAR, _STANDS = 0.35, (1.05, 0.95, 0.85)
 """A base so much too near to a handle, m, drives round to one of these distances from it."""
+_ARRIVED = 0.05
+"""A base this near to a place before a door stands there, m."""
 _BENT = 0.08
 """A joint this far from its target is held up by something, rad."""
 _SHUT = 0.03
@@ -291,8 +293,9 @@ class TeachCloseFridge(_Law):
     name = "close_fridge"
     joint_default = "fridge/top_door"
     radius = 0.7
-    stands = ((1.45, 0.3), (1.3, 0.3), (1.3, 0.45), (1.2, 0.2))
+    stands = ((1.45, 0.3), (1.3, 0.3), (1.3, 0.45), (1.2, 0.2), (1.3, 0.0), (1.35, -0.15))
     along, step = 0.6, 0.035
+    touch, wrong_way, wide_open = (0.55, 0.15), 2.4, 1.6
 
     def there(self, scene: Scene) -> bool:
         """See :meth:`_Law.there`."""
@@ -304,25 +307,45 @@ class TeachCloseFridge(_Law):
         axes = np.array([[scene.front[1], -scene.front[0]], scene.front])
         cup, base = axes @ (view.tip[:2] - scene.hinge), axes @ (view.base[:2] - scene.hinge)
         facing = axes @ unit(view.base[2])
-        posture = arm_kinematics().planar(0.0, self.radius, float(scene.handle[2]), self.pitch)
-        assert posture is not None
         if self.there(scene):
             self.rest(scene, action)
             action[ACTION_BASE] = -0.4 * (np.linalg.norm(view.tip - scene.handle) < 0.4), 0.0
             return
-        action[ACTION_ARM] = arm_action(view, posture)
-        if (
-            cup[1] > 0.04
-            and cup[0] < 1.05
-            and base[1] > 0.0
-            and (facing[1] < -0.2 or facing[0] < -0.5)
-        ):
+        ahead = facing[0] < -0.5 or (facing[1] < -0.2 and base[1] > 0.0)
+        aside = axes @ (scene.hinge + np.array(self.touch) @ axes - view.base[:2])
+        aimed = base[1] > -0.3 and float(facing @ aside) > 0.97 * float(np.linalg.norm(aside))
+        pushes = ahead and cup[1] > 0.04 and cup[0] < 1.05
+        if pushes or aimed:
+            posture = arm_kinematics().planar(0.0, self.radius, float(scene.handle[2]), self.pitch)
+            assert posture is not None
+            action[ACTION_ARM] = arm_action(view, posture)
+        else:  # a stretched arm is caught by walls and by the door on the way round
+            self.rest(scene, action)
+        if pushes:
             wish = np.array([np.clip(self.along - cup[0], -0.03, 0.03), -self.step])
             action[ACTION_BASE] = _move_cup(view, wish @ axes)
         else:
-            pose = scene.hinge + self._stand(scene, axes) @ axes
-            heading = float(np.arctan2(*(-axes[0])[::-1]))
-            action[ACTION_BASE] = drive_action(view.base, np.append(pose, heading))
+            self._go_round(scene, axes, facing, action)
+
+    def _go_round(
+        self, scene: Scene, axes: np.ndarray, facing: np.ndarray, action: np.ndarray
+    ) -> None:
+        """Drive past the door's edge and turn to its outside.
+
+        The turn is over the side that the robot came from: on the other one walls are near.
+        """
+        stand = self._stand(scene, axes)
+        place = scene.hinge + stand @ axes
+        aside = np.array(self.touch) - stand
+        heading = float(np.arctan2(*(aside @ axes)[::-1]))
+        pose, back = np.append(place, heading), True if scene.q > self.wide_open else None
+        action[ACTION_BASE] = drive_action(scene.view.base, pose, reverse=back)
+        if np.linalg.norm(scene.view.base[:2] - place) < _ARRIVED:
+            angle = float(np.arctan2(facing[1], facing[0]))
+            left = wrap(float(np.arctan2(aside[1], aside[0])) - angle)
+            if 0.0 < angle < self.wrong_way or (angle <= 0.0 and left > 0.3):
+                left = -1.0
+            action[ACTION_BASE] = 0.0, left / BASE_DELTA_ANGULAR
 
     def _stand(self, scene: Scene, axes: np.ndarray) -> np.ndarray:
         for place in self.stands:

@@ -38,6 +38,8 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         joint_name: furniture joint.
         marker_name: handle of it.
         start: (2,) least and most joint position at the start, m or rad.
+        ajar: share of the episodes that begin later in the task instead, the joint anywhere
+            between ``start`` and the goal; for training from scratch.
         goal: wanted joint position.
         absolute: True: it must be within ``joint_threshold`` of the goal; False: at most that
             much below it.
@@ -61,6 +63,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     joint_name: str = ""
     marker_name: str = ""
     start: tuple[float, float] = (0.0, 0.0)
+    ajar: float = 0.0
     goal: float = 0.0
     absolute: bool = True
     joint_threshold: float = 0.05

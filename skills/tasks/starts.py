@@ -185,6 +185,8 @@ def _articulated(
     joint, marker = joint_and_marker(sim, task.joint_name, task.marker_name)
     wanted = {n: 0.0 for n in sim.joint_names if _piece(n) == _piece(task.joint_name)}
     wanted[task.joint_name] = float(rng.uniform(*task.start))
+    if task.ajar and rng.random() < task.ajar:
+        wanted[task.joint_name] = float(rng.uniform(wanted[task.joint_name], task.goal))
     _set_joints(sim, env_id, wanted)
     call = SkillCall(cast(SkillName, task.name), joint=task.joint_name)
     scene = sim.scene(env_id)
