@@ -151,6 +151,19 @@ def test_articulated_furniture(dataset: Dataset) -> None:
     assert places["cabinet_top"].center == pytest.approx((0, 0, 0.9), abs=1e-5)
 
 
+def test_handles_hang_on_the_frame_of_mass(tmp_path: Path) -> None:
+    """Which Habitat takes for the frame of the link."""
+    root = handmade.dataset(tmp_path)
+    urdf = next(tmp_path.rglob("cabinet.urdf"))
+    mass = '<inertial><origin rpy="0 0 1.5707963" xyz="0.1 0.2 0"/><mass value="2"/></inertial>'
+    urdf.write_text(handmade.CABINET.replace('<link name="grip">', f'<link name="grip">{mass}'))
+    full = with_markers(load_dataset(root, layouts=[VAL]), [episode()])
+    # In the grip's own frame it would be at (0.08, 0, 0.02) of the tray: 1 cm ahead of the grip.
+    marker = piece(full, "cabinet").markers[0]
+    assert marker.link == "tray"
+    assert marker.offset == pytest.approx((0.07 + 0.1, 0.2 + 0.01, 0.02), abs=1e-6)
+
+
 def test_handles_and_containers_come_from_episodes(dataset: Dataset) -> None:
     full = with_markers(dataset, [episode()])
     cabinet = piece(full, "cabinet")

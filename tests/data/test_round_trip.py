@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,33 @@ def test_links_and_joints_come_back(dataset: Dataset) -> None:
             assert other.joint == link.joint
             assert_same_solids(other.shapes, link.shapes, f"{piece.name}/{link.name}")
             assert_same_picture(other.shapes, link.shapes, f"{piece.name}/{link.name}")
+
+
+def test_habitat_finds_links_where_the_urdf_puts_them(folder: Path, tmp_path: Path) -> None:
+    """Habitat takes the frame of mass for that of the link, so they have to be one."""
+    robot = write_fetch(tmp_path)
+    for path in [*folder.rglob("urdf/*/*.urdf"), robot]:
+        for link in ET.parse(path).getroot().findall("link"):
+            name, origin = link.get("name"), link.find("inertial/origin")
+            # Of the robot the base and the cup are looked at, and they alone.
+            if origin is not None and (path != robot or name in ("base_link", "suction_link")):
+                assert [float(v) for v in origin.attrib["xyz"].split()] == [0, 0, 0], name
+
+
+def test_joints_brake_as_habitat_understands_damping(folder: Path) -> None:
+    """An impulse at most in one physics step: about as much as our friction and damping."""
+    for piece in exported.apartment().furniture:
+        for link in piece.links[1:]:
+            joints = ET.parse(folder / f"urdf/{piece.name}/{piece.name}.urdf").getroot()
+            joint = next(
+                j
+                for j in joints.findall("joint")
+                if j.find("child").get("link") == link.name  # type: ignore[union-attr]
+            )
+            given = float(joint.find("dynamics").attrib["damping"])  # type: ignore[union-attr]
+            assert link.joint is not None
+            slow, quick = (link.joint.friction + link.joint.damping * speed for speed in (0.1, 1.0))
+            assert slow < given * fetch.PHYSICS_HZ < quick
 
 
 def test_walls_and_objects_come_back(dataset: Dataset) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.scenes.description import Container, Marker, Receptacle, Shape
+from tpsrl.scenes.description import Container, Furniture, Marker, Receptacle, Shape
 
-VERSION = 1
+VERSION = 2
 """Raise when the layout of the exported files changes; readers refuse newer versions."""
 MANIFEST = "tpsrl_export.json"
 """At the root of an export: version and a hash of every file."""
 DATASET = "tpsrl.scene_dataset_config.json"
 SOLIDS, MARKERS, CONTAINERS = "tpsrl_solids", "tpsrl_markers", "tpsrl_containers"
-PIECE = "tpsrl_piece"
+PIECE, DYNAMICS = "tpsrl_piece", "tpsrl_dynamics"
 RECEPTACLE = "receptacle_aabb_"
 SUFFIX = {
     "dataset": ".scene_dataset_config.json",
@@ -101,6 +101,15 @@ def containers_to_json(containers: Sequence[Container]) -> dict[str, Any]:
             "scale": list(c.half_size),
         }
         for c in containers
+    }
+
+
+def dynamics_to_json(piece: Furniture) -> dict[str, Any]:
+    """Return damping and friction of the joints by link; Habitat's own damping is a brake."""
+    return {
+        link.name: {"damping": link.joint.damping, "friction": link.joint.friction}
+        for link in piece.links
+        if link.joint is not None
     }
 
 

@@ -101,7 +101,7 @@ def test_our_apartments_are_exported_for_it_once(
     habitat_setup.check_files(options)
     assert len(options["scenes"]) == 105 and options["gpu"] == -1
     assert options["markers"]["cab_push_point_5"][:2] == ["kitchen_counter_:0000", "drawer3"]
-    for name, (handle, link) in options["joints"].items():
+    for name, (handle, link, _) in options["joints"].items():
         piece = handle.removesuffix("_:0000")
         urdf = yourdfpy.URDF.load(
             str(root / f"urdf/{piece}/{piece}.urdf"), load_meshes=False, build_scene_graph=False
@@ -121,7 +121,13 @@ def test_options_of_a_foreign_dataset(tmp_path: Path) -> None:
     options = engine.backend_options(dataset, root, None, 64, 0)
     assert options["robot"] == str(robot.resolve()), "the user's own hab_fetch comes first"
     assert options["floor"] == pytest.approx(-0.2, abs=1e-3)
-    assert options["joints"]["cabinet/tray"] == ["cabinet_:0000", "tray"]
+    assert options["joints"]["cabinet/tray"][:2] == ["cabinet_:0000", "tray"]
+    cabinet = next(root.rglob("cabinet.urdf"))
+    mass = '<inertial><origin rpy="0 0 0" xyz="0.1 0 0.05"/><mass value="2"/></inertial>'
+    cabinet.write_text(handmade.CABINET.replace('<link name="tray">', f'<link name="tray">{mass}'))
+    moved = load_dataset(root, layouts=["v3_sc0_staging_00"])
+    frame = np.array(engine.backend_options(moved, root, None, 64, 0)["joints"]["cabinet/tray"][2])
+    assert frame[:3, 3] == pytest.approx([0.1, 0, 0.05]), "Habitat's frame of the tray in its own"
     with pytest.raises(UserError, match=r"habitat.robot=.*no file"):
         engine.find_robot(root, str(tmp_path / "x.urdf"))
 

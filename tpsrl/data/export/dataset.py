@@ -27,8 +27,9 @@ _Y_UP = {"up": [0.0, 1.0, 0.0], "front": [0.0, 0.0, -1.0]}
 _MARGIN = 0.001
 """Habitat's own collision margin lets objects rest 4 cm above what carries them, m."""
 _FRICTION = 0.8
-_FLOOR = 0.1
-"""Thickness of the stage's floor, m."""
+_FLOOR = 0.199
+"""Thickness of the stage's floor, m: Habitat's navigation mesh begins below it and grows in cells
+of 0.2 m, so that it lies 1 mm above the floor."""
 _FOLDERS = ("configs", "episodes", "furniture", "objects", "robots", "stages", "urdf")
 _TURN = frames.points_to_habitat(np.eye(3)).T
 """Rotation from z up to y up."""
@@ -61,7 +62,7 @@ def export_dataset(
     _write_stage(out, apartment)
     for piece in apartment.furniture:
         _write_piece(out, piece)
-    for layout in apartment.layouts.values():
+    for layout in apartment.benchmark.values():
         _write_scene(out, apartment, layout)
     for kind in types.values():
         _write_object(out, kind)
@@ -148,6 +149,7 @@ def _write_articulated(out: Path, piece: Furniture) -> None:
             user[key] = {**entry, "parent_link": link.name, "up": [0.0, 0.0, 1.0]}
     user[fmt.MARKERS] = fmt.markers_to_json(piece.markers)
     user[fmt.CONTAINERS] = fmt.containers_to_json(piece.containers)
+    user[fmt.DYNAMICS] = fmt.dynamics_to_json(piece)
     user[fmt.PIECE] = {"category": piece.category, "root": piece.links[0].name}
     config = {
         "urdf_filepath": f"{piece.name}.urdf",

@@ -78,7 +78,8 @@ def write_fetch(folder: Path) -> Path:
     joints = [*_body(), *_arm()]
     robot = ET.Element("robot", name="hab_suction")
     base = ET.SubElement(robot, "link", name=BASE)
-    _inertial(base, 70.0, (0.0, 0.2, 0.0), (3.0, 3.0, 3.0))
+    # Habitat takes the frame of mass for the robot's own; the base is moved, never pushed.
+    _inertial(base, 70.0, (0.0, 0.0, 0.0), (3.0, 3.0, 3.0))
     _mesh(base, folder, "base_link_collision", turned=True)
     for item in joints:
         _add_link(robot, folder, item)

@@ -17,13 +17,16 @@ from scipy.spatial.transform import Rotation
 from tpsrl.data.export.glb import shape_mesh, write_visual
 from tpsrl.episodes.atomic import write_atomically
 from tpsrl.episodes.handles import link_id
-from tpsrl.scenes.description import Furniture, Link, Shape
+from tpsrl.robot import fetch
+from tpsrl.scenes.description import Furniture, Joint, Link, Shape
 
 ROOT = "root"
 """Name of the y-up root link."""
 TO_Y_UP = "-1.5707963267948966 0 0"
 """Roll, pitch, yaw of a z-up frame in a y-up one."""
 _MAX_EFFORT, _MAX_SPEED = "100", "10"
+_USUAL_SPEED = {"slide": 0.3, "hinge": 0.5}
+"""Of furniture that a robot opens, m/s or rad/s."""
 
 
 def write_furniture(folder: Path, piece: Furniture) -> Path:
@@ -74,12 +77,17 @@ def origin(parent: ET.Element, pos: Sequence[float] | np.ndarray, turn: str = "0
 
 
 def inertial(link: ET.Element, mass: float, center: np.ndarray, half: np.ndarray) -> None:
-    """Add mass and inertia of the box with these half extents."""
+    """Add mass and inertia of the box with these half extents, about the link's origin.
+
+    Habitat takes the frame of mass for the frame of the link, and hangs handles and receptacles
+    on it, so the two have to be one. For what slides, and for doors on upright hinges, the motion
+    is the same as with the mass where it is.
+    """
     block = ET.SubElement(link, "inertial")
-    origin(block, center)
+    origin(block, (0.0, 0.0, 0.0))
     ET.SubElement(block, "mass", value=repr(float(mass)))
-    square = np.maximum(2.0 * half, 0.01) ** 2
-    ixx, iyy, izz = mass / 12.0 * (square.sum() - square)
+    square = np.maximum(2.0 * half, 0.01) ** 2 / 12.0 + np.square(center)
+    ixx, iyy, izz = mass * (square.sum() - square)
     values = {"ixx": ixx, "iyy": iyy, "izz": izz, "ixy": 0.0, "ixz": 0.0, "iyz": 0.0}
     ET.SubElement(block, "inertia", {k: repr(float(v)) for k, v in values.items()})
 
@@ -135,14 +143,19 @@ def joint_name(piece: Furniture, link: Link) -> str:
     return f"{names.index(link.name) + 1 if number is None else number:02d}_{link.name}"
 
 
+def _brake(joint: Joint) -> float:
+    """Return Habitat's damping: the impulse that a brake gives at most in one physics step."""
+    force = joint.friction + joint.damping * _USUAL_SPEED[joint.kind]
+    return round(force / fetch.PHYSICS_HZ, 9)
+
+
 def _moving_joint(robot: ET.Element, piece: Furniture, link: Link) -> None:
     assert link.joint is not None
     kind = "prismatic" if link.joint.kind == "slide" else "revolute"
     name, body = joint_name(piece, link), piece.links[0].name
     joint = _joint(robot, name, kind, body, link.name, rpy(link.quat), vector(link.pos))
     ET.SubElement(joint, "axis", xyz=vector(link.joint.axis))
-    damping, friction = repr(link.joint.damping), repr(link.joint.friction)
-    ET.SubElement(joint, "dynamics", damping=damping, friction=friction)
+    ET.SubElement(joint, "dynamics", damping=repr(_brake(link.joint)), friction="0.0")
     ET.SubElement(
         joint, "limit", lower=repr(link.joint.lower), upper=repr(link.joint.upper),
         effort=_MAX_EFFORT, velocity=_MAX_SPEED,

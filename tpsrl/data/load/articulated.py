@@ -36,7 +36,8 @@ class ArticulatedAsset:
     Attributes:
         name: of the template.
         links: ``links[0]`` is the root with an identity frame.
-        hosts: URDF link -> (link that it belongs to, (4, 4) its frame in that link's).
+        hosts: URDF link -> (link that it belongs to, (4, 4) Habitat's frame of it in that link's).
+            Habitat takes the frame of mass, which is the link's own in ReplicaCAD.
         order: URDF links in the order of Habitat's link ids.
         receptacles, markers, containers: as in :class:`tpsrl.scenes.description.Furniture`.
         category: ``""`` if the file does not say.
@@ -67,13 +68,13 @@ def load_articulated(path: Path, scale: float = 1.0) -> ArticulatedAsset:
     robot = _parse(urdf)
     user = config.section("user_defined")
     scale *= config.number("uniform_scale", 1.0)
-    tree = _Tree(urdf, robot, scale)
+    tree = _Tree(urdf, robot, scale, user.get(fmt.DYNAMICS, {}))
     root = str(user.get(fmt.PIECE, {}).get("root", tree.root))
     tree.rename_root(root)
     return ArticulatedAsset(
         name=path.name.removesuffix(".urdf").removesuffix(fmt.SUFFIX["articulated"]),
         links=tuple(tree.links()),
-        hosts=tree.hosts,
+        hosts={name: tree.node(name) for name in tree.hosts},
         order=tuple(tree.order),
         receptacles=tuple(_carried(config, user, tree, scale)),
         markers=tuple(
@@ -119,10 +120,13 @@ class _Tree:
         path: of the URDF.
         robot: yourdfpy's model.
         scale: of all lengths.
+        dynamics: link -> damping and friction of its joint, where the file says more than a URDF.
     """
 
-    def __init__(self, path: Path, robot: Any, scale: float) -> None:
-        self.path, self.scale = path, scale
+    def __init__(
+        self, path: Path, robot: Any, scale: float, dynamics: dict[str, dict[str, float]]
+    ) -> None:
+        self.path, self.scale, self.dynamics = path, scale, dynamics
         self.elements = {link.name: link for link in robot.links}
         self.joints = {joint.child: joint for joint in robot.joints}
         for joint in robot.joints:
@@ -161,6 +165,16 @@ class _Tree:
             out.append(Link(name, shapes, _vec(frame[:3, 3]), quat, joint, self._mass(name)))
         return out
 
+    def node(self, name: str) -> tuple[str, np.ndarray]:
+        """Return the host of a link and (4, 4) Habitat's frame of the link in the host's."""
+        host, pose = self.hosts[name]
+        body = None if name == self.root else self.elements[name].inertial
+        if body is None or body.origin is None:
+            return host, pose
+        origin = np.array(body.origin, dtype=float)
+        origin[:3, 3] *= self.scale
+        return host, pose @ origin
+
     def _place(self, name: str) -> None:
         joint = self.joints[name]
         host, pose = self.hosts[joint.parent]
@@ -190,6 +204,9 @@ class _Tree:
         damping, friction = _DEFAULTS[kind]
         damping = _dynamics(joint, "damping", damping)
         friction = _dynamics(joint, "friction", friction)
+        if joint.child in self.dynamics:
+            told = self.dynamics[joint.child]
+            damping, friction = float(told["damping"]), float(told["friction"])
         axis = np.array([1.0, 0.0, 0.0] if joint.axis is None else joint.axis, dtype=float)
         axis /= np.linalg.norm(axis)
         return Joint(kind, _vec(axis), float(upper), damping, friction, float(lower))  # type: ignore[arg-type]
@@ -275,7 +292,7 @@ def _carried(config: Config, user: dict[str, Any], tree: _Tree, scale: float) ->
         if item.link not in tree.hosts:
             config.fail("user_defined", f"puts receptacle '{item.name}' on the link '{item.link}',"
                         " which the URDF does not have")  # fmt: skip
-        host, pose = tree.hosts[item.link]
+        host, pose = tree.node(item.link)
         center = pose[:3, :3] @ (np.asarray(item.center) * scale) + pose[:3, 3]
         half = np.abs(pose[:3, :3]) @ (np.asarray(item.half_size) * scale)
         out.append(replace(item, link=host, center=_vec(center), half_size=_vec(half)))

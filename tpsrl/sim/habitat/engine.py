@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tpsrl import __version__
 from tpsrl.data import format as fmt
 from tpsrl.data.export.dataset import export_dataset
@@ -20,6 +22,7 @@ from tpsrl.errors import UserError
 from tpsrl.robot import fetch
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.cache import cache_dir
+from tpsrl.scenes.description import Furniture, Marker
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.habitat.link import InProcess, Link, ServerProcess
 from tpsrl.sim.habitat.remote import RemoteSimulator
@@ -165,9 +168,13 @@ def _physics_config() -> Path:
     return path
 
 
-def _joints(dataset: Dataset) -> dict[str, list[str]]:
+def _joints(dataset: Dataset) -> dict[str, list[Any]]:
     return {
-        f"{piece.name}/{link.name}": [furniture_handle(piece.name), link.name]
+        f"{piece.name}/{link.name}": [
+            furniture_handle(piece.name),
+            link.name,
+            _node(dataset, piece.name, link.name).tolist(),
+        ]
         for piece in dataset.apartment.furniture
         for link in piece.links[1:]
     }
@@ -175,7 +182,18 @@ def _joints(dataset: Dataset) -> dict[str, list[str]]:
 
 def _markers(dataset: Dataset) -> dict[str, list[Any]]:
     return {
-        marker.name: [furniture_handle(piece.name), marker.link, list(marker.offset)]
+        marker.name: [furniture_handle(piece.name), marker.link, _offset(dataset, piece, marker)]
         for piece in dataset.apartment.furniture
         for marker in piece.markers
     }
+
+
+def _node(dataset: Dataset, piece: str, link: str) -> np.ndarray:
+    """Return (4, 4) Habitat's frame of a moving link in the link's own."""
+    return dataset.hosts[piece][link][1]
+
+
+def _offset(dataset: Dataset, piece: Furniture, marker: Marker) -> list[float]:
+    """Return (3,) a handle's place in Habitat's frame of its link."""
+    inverse = np.linalg.inv(_node(dataset, piece.name, marker.link))
+    return [float(v) for v in (inverse @ [*marker.offset, 1.0])[:3]]

@@ -12,13 +12,13 @@ import numpy as np
 
 if __package__:
     from . import habitat_camera, habitat_setup, layout, yup
-    from .habitat_bodies import HabitatBodies, matrix_of, stack
+    from .habitat_bodies import LEVEL, HabitatBodies, matrix_of, stack
 else:  # run from the server's own folder
     import habitat_camera  # type: ignore[no-redef]
     import habitat_setup  # type: ignore[no-redef]
     import layout  # type: ignore[no-redef]
     import yup  # type: ignore[no-redef]
-    from habitat_bodies import HabitatBodies, matrix_of, stack  # type: ignore[no-redef]
+    from habitat_bodies import LEVEL, HabitatBodies, matrix_of, stack  # type: ignore[no-redef]
 
 ARM_INIT = np.array([-0.45, -1.08, 0.1, 0.935, -0.001, 1.573, 0.005])
 ARM_NOISE = 0.1
@@ -34,8 +34,9 @@ def make(options: Mapping[str, Any]) -> HabitatBackend:
     """Load habitat-lab and check everything that can be checked without a scene.
 
     Args:
-        options: see :func:`habitat_setup.configure`; ``joints``: name -> [handle, link];
-            ``markers``: name -> [handle, link, offset]; ``floor``: height, m.
+        options: see :func:`habitat_setup.configure`; ``joints``: name -> [handle, link,
+            (4, 4) Habitat's frame of the link in the link's own]; ``markers``: name -> [handle,
+            link, offset in Habitat's frame]; ``floor``: height, m.
 
     Raises:
         habitat_setup.Refusal: something is missing or does not fit.
@@ -89,6 +90,7 @@ class HabitatBackend(HabitatBodies):
         self._sim.seed(seed % 2**31)
         self._sim.reconfigure(self._config, ep_info=ready)
         self._sim.reset()
+        self._find_floor(scene)
         self._find_joints()
         self._containers = {k: np.asarray(v) for k, v in containers.items()}
         self._counters()
@@ -233,11 +235,13 @@ class HabitatBackend(HabitatBodies):
 
     def op_free_space(self) -> dict[str, Any]:
         """Return a raster of the navigation mesh: navigable where the robot's centre may be."""
-        finder = self._sim.pathfinder
+        finder, height = self._sim.pathfinder, self._floor + self._lift
         low, _ = finder.get_bounds()
-        grid = np.array(
-            finder.get_topdown_view(CELL, float(finder.get_random_navigable_point()[1]))
-        )
+        if hasattr(finder, "get_topdown_island_view"):
+            islands = np.array(finder.get_topdown_island_view(CELL, height, LEVEL))
+            grid = islands == self._island
+        else:
+            grid = np.array(finder.get_topdown_view(CELL, height, LEVEL))
         # Rows go along Habitat's z, columns along x; our y is its -z.
         free = np.ascontiguousarray(grid.T[:, ::-1])
         origin = [float(low[0]), -(float(low[2]) + CELL * (grid.shape[0] - 1))]
@@ -285,9 +289,7 @@ class HabitatBackend(HabitatBodies):
             return
         self._sim.pathfinder.seed(seed % 2**31)
         for _ in range(START_TRIES):
-            found = self._sim.pathfinder.get_random_navigable_point(
-                island_index=self._sim.largest_island_idx
-            )
+            found = self._sim.pathfinder.get_random_navigable_point(island_index=self._island)
             x, y, _ = yup.point(np.array(found), self._floor)
             self._write_base(np.array([x, y, rng.uniform(-np.pi, np.pi)]))
             if not self.op_robot_contacts():
@@ -328,7 +330,9 @@ class HabitatBackend(HabitatBodies):
         robot, grasp = self._robot, self._sim.grasp_mgr
         base, (tip, turn) = self._base_matrix(), self._tip()
         objects = [self._object(i) for i in range(len(self._order))]
-        links = [self._node(ao.get_link_scene_node(link)) for ao, link, _ in self._joints]
+        links = [
+            self._node(ao.get_link_scene_node(link)) @ own for ao, link, _, own in self._joints
+        ]
         markers = list(self._options["markers"])
         infos = [self._sim.get_marker(name) for name in markers]
         held = -1 if grasp.snap_idx is None else self._index(grasp.snap_idx)
@@ -345,7 +349,7 @@ class HabitatBackend(HabitatBodies):
             "hold_violation": self.violation,
             "object_pos": stack([m[:3, 3] for m in objects], 3),
             "object_quat": stack([yup.quaternion(m[:3, :3]) for m in objects], 4),
-            "joint_pos": [ao.joint_positions[offset] for ao, _, offset in self._joints],
+            "joint_pos": [ao.joint_positions[offset] for ao, _, offset, _ in self._joints],
             "link_pos": stack([m[:3, 3] for m in links], 3),
             "link_quat": stack([yup.quaternion(m[:3, :3]) for m in links], 4),
             "marker_pos": stack(

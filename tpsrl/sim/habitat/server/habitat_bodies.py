@@ -16,6 +16,10 @@ else:  # run from the server's own folder
     import habitat_setup  # type: ignore[no-redef]
     import yup  # type: ignore[no-redef]
 
+LEVEL = 0.3
+"""What differs less from the floor's height belongs to the floor, not to a table, m."""
+SAMPLES = 50
+
 
 class HabitatBodies:
     """Reads and writes poses.
@@ -29,8 +33,10 @@ class HabitatBodies:
         self._lab, self._options = lab, options
         self._floor = float(options["floor"])
         self._sim: Any = None
-        self._joints: list[tuple[Any, int, int]] = []
+        self._joints: list[tuple[Any, int, int, np.ndarray]] = []
+        """Furniture, number of the link, place of its position, (4, 4) link in Habitat's frame."""
         self._order: list[int] = []
+        self._found, self._island, self._lift = "", -1, 0.0
         self._containers: dict[str, np.ndarray] = {}
 
     @property
@@ -40,7 +46,7 @@ class HabitatBodies:
     def _find_joints(self) -> None:
         manager = self._sim.get_articulated_object_manager()
         self._joints = []
-        for name, (handle, link) in self._options["joints"].items():
+        for name, (handle, link, frame) in self._options["joints"].items():
             ao = manager.get_object_by_handle(handle)
             if ao is None:
                 raise habitat_setup.Refusal(
@@ -49,18 +55,37 @@ class HabitatBodies:
             ids = {ao.get_link_name(i): i for i in ao.get_link_ids()}
             if link not in ids:
                 raise habitat_setup.Refusal(f"Habitat's '{handle}' has no link '{link}'")
-            self._joints.append((ao, ids[link], ao.get_link_joint_pos_offset(ids[link])))
+            place = ao.get_link_joint_pos_offset(ids[link])
+            self._joints.append((ao, ids[link], place, np.linalg.inv(np.asarray(frame))))
 
     def _within_limits(self, qpos: np.ndarray) -> np.ndarray:
         low, high = self._robot.arm_joint_limits
         return np.clip(qpos, low, high)
 
+    def _find_floor(self, scene: str) -> None:
+        """Find the free space on the floor, and how far the navigation mesh lies above the floor.
+
+        The mesh is built of cells 0.2 m high, and habitat-lab moves the robot on it; the offset
+        between robot and mesh, which habitat-lab knows of, puts the wheels on the floor.
+        """
+        if scene != self._found:
+            finder, best = self._sim.pathfinder, 0.0
+            self._island, self._lift, self._found = -1, 0.0, scene
+            for island in range(finder.num_islands):
+                area = float(finder.island_area(island))
+                points = [
+                    np.array(finder.get_random_navigable_point(island_index=island))
+                    for _ in range(SAMPLES if area > best else 0)
+                ]
+                lift = float(np.median([p[1] for p in points])) - self._floor if points else np.inf
+                if abs(lift) < LEVEL:
+                    best, self._island, self._lift = area, island, lift
+        self._robot.params.base_offset = self._lab["magnum"].Vector3(0.0, self._lift, 0.0)
+
     def _write_base(self, pose: np.ndarray) -> None:
-        magnum, robot = self._lab["magnum"], self._robot
-        wanted = yup.point_back(np.array([pose[0], pose[1], 0.0]), self._floor)
-        snapped = np.array(self._sim.pathfinder.snap_point(wanted))
-        height = snapped[1] if np.isfinite(snapped).all() else wanted[1]
-        robot.base_pos = magnum.Vector3(float(wanted[0]), float(height), float(wanted[2]))
+        robot = self._robot
+        x, y, z = yup.point_back(np.array([pose[0], pose[1], self._lift]), self._floor)
+        robot.base_pos = self._lab["magnum"].Vector3(float(x), float(y), float(z))
         robot.base_rot = float(pose[2])
         self._still()
 
@@ -69,7 +94,7 @@ class HabitatBodies:
         body.joint_velocities = np.zeros(len(body.joint_velocities))
 
     def _write_joint(self, name: str, value: float) -> None:
-        ao, _, offset = self._joints[list(self._options["joints"]).index(name)]
+        ao, _, offset, _ = self._joints[list(self._options["joints"]).index(name)]
         positions = list(ao.joint_positions)
         positions[offset] = float(value)
         ao.joint_positions = positions
@@ -125,8 +150,8 @@ class HabitatBodies:
         return [i for i, p in enumerate(local) if np.all((p >= low) & (p <= high))]
 
     def _link_matrix(self, name: str) -> np.ndarray:
-        ao, link, _ = self._joints[list(self._options["joints"]).index(name)]
-        return self._node(ao.get_link_scene_node(link))
+        ao, link, _, own = self._joints[list(self._options["joints"]).index(name)]
+        return self._node(ao.get_link_scene_node(link)) @ own
 
     def _node(self, node: Any) -> np.ndarray:
         matrix = array(node.absolute_transformation())
@@ -140,7 +165,7 @@ class HabitatBodies:
         robot = self._robot
         yaw = float(robot.base_rot)
         turn = yup.rotation(np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)]))
-        return matrix_of(turn, yup.point(np.array(robot.base_pos), self._floor))
+        return matrix_of(turn, yup.point(np.array(robot.sim_obj.translation), self._floor))
 
     def _tip(self) -> tuple[np.ndarray, np.ndarray]:
         matrix = array(self._robot.ee_transform())

@@ -68,7 +68,7 @@ def draw(
         upright = magnum.Vector3(*map(float, yup.Z_UP.T @ up))
         pose = magnum.Matrix4.look_at(ends[0], ends[1], upright)
         agent = sim.get_agent(0)
-        node = sim.get_sensor(_NAME).sensor_object.node
+        node = agent.scene_node.subtree_sensors[_NAME].node
         node.transformation = agent.scene_node.transformation.inverted() @ pose
         _wireframes(magnum, sim, boxes, floor)
         return np.array(sim.get_sensor_observations()[_NAME][..., :3], dtype=np.uint8)

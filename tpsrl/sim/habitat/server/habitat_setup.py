@@ -32,6 +32,8 @@ def load() -> dict[str, Any]:
     import sys
 
     where = sys.executable
+    for name in ("HABITAT_SIM_LOG", "MAGNUM_LOG"):
+        os.environ.setdefault(name, "quiet")
     try:
         import habitat_sim
     except ImportError as error:
@@ -86,9 +88,17 @@ def parts(habitat: Any, habitat_sim: Any) -> dict[str, Any]:
     from habitat.tasks.rearrange.rearrange_sim import RearrangeSim
     from omegaconf import OmegaConf
 
+    class Sim(RearrangeSim):  # type: ignore[misc]
+        """Loads colours although no camera of the robot sees them: pictures are asked for later."""
+
+        @staticmethod
+        def _sanitize_config(config: Any) -> None:
+            RearrangeSim._sanitize_config(config)
+            config.sim_cfg.requires_textures = True
+
     return {
         "magnum": magnum, "habitat_sim": habitat_sim, "read_write": read_write,
-        "get_config": get_config, "Episode": RearrangeEpisode, "Sim": RearrangeSim,
+        "get_config": get_config, "Episode": RearrangeEpisode, "Sim": Sim,
         "Arm": ArmRelPosAction, "Base": BaseVelAction, "Grip": SuctionGraspAction,
         "OmegaConf": OmegaConf,
         "versions": {"habitat-lab": habitat.__version__, "habitat-sim": habitat_sim.__version__},
