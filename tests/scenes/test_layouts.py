@@ -4,9 +4,9 @@ import json
 import numpy as np
 import pytest
 
-from tests.scenes.layout_checks import LayoutCheck
 from tpsrl.scenes import geometry
 from tpsrl.scenes.apartment import DOORWAY_Y, DOORWAYS_X
+from tpsrl.scenes.checks import LayoutCheck
 from tpsrl.scenes.description import Apartment, Layout
 from tpsrl.scenes.layouts import MACROS, all_layouts, make_layout
 
@@ -54,7 +54,7 @@ def test_macro_layouts_put_pieces_elsewhere() -> None:
 
 
 def test_kitchen_and_fridge_stay_flush_to_their_walls(apartment: Apartment) -> None:
-    for layout in apartment.layouts.values():
+    for layout in apartment.benchmark.values():
         for name in ("kitchen_counter", "fridge"):
             yaw = layout.poses[name][2]
             assert abs(yaw / (np.pi / 2) - round(yaw / (np.pi / 2))) < 1e-3

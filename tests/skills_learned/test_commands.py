@@ -1,6 +1,8 @@
 import json
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from skills.tasks.handoff import read_starts
 from tests.skills_learned.nets import saved_policy
@@ -101,6 +103,19 @@ def test_demonstrations_of_other_runs_are_cloned_together(tmp_path, capsys):
     absent = [*words, "imitate.union=[nowhere]", f"out={tmp_path / 'absent'}"]
     assert main(absent) == 2
     assert "holds no demonstrations" in capsys.readouterr().err
+
+
+def test_imitation_goes_on_from_weights(tmp_path):
+    words = ["train", "skill=navigate", "pretrain=scripted", "finetune=false", *SMALL, *IMITATE]
+    assert main([*words, "imitate.rounds=0", f"out={tmp_path / 'first'}"]) == 0
+    start = tmp_path / "first" / "imitation" / "policy.safetensors"
+    more = [*words, "imitate.rounds=0", "imitate.episodes=2", f"imitate.start={start}"]
+    assert main([*more, "imitate.clone.lr=1e-12", f"out={tmp_path / 'second'}"]) == 0
+    folder = tmp_path / "second" / "imitation"
+    assert json.loads((folder / "rounds" / "round_00.json").read_text())["episodes"] == 2
+    before, after = load_file(start), load_file(folder / "policy.safetensors")
+    kept = [name for name in before if name.startswith("actor") and name in after]
+    assert kept and all(np.allclose(before[name], after[name], atol=1e-6) for name in kept)
 
 
 def test_other_settings_in_the_same_folder_are_refused(tmp_path, capsys):

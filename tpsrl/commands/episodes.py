@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpsrl.config import load
-from tpsrl.episodes.scenarios import load_scenario, with_clutter
+from tpsrl.episodes.scenarios import SPLIT_LAYOUTS, load_scenario, with_clutter
 from tpsrl.errors import UserError
 
 HELP = """Generate rearrangement episodes and check each of them in the physics engine.
@@ -34,7 +34,7 @@ class EpisodesConfig:
     )
     split: str = field(
         default="val",
-        metadata={"help": "whose layouts to use", "choices": ["train", "val", "test"]},
+        metadata={"help": "whose layouts to use", "choices": list(SPLIT_LAYOUTS)},
     )
     n: int = field(default=100, metadata={"help": "number of episodes", "min": 1})
     seed: int = field(default=0, metadata={"help": "of the whole set", "min": 0})
@@ -46,6 +46,10 @@ class EpisodesConfig:
     clutter: int | None = field(
         default=None, metadata={"help": "objects that are no targets", "min": 0}
     )
+    moved: Path | None = field(
+        default=None,
+        metadata={"help": "episode file to move into the split's layouts, nothing is simulated"},
+    )
 
 
 CONFIG = EpisodesConfig
@@ -56,6 +60,8 @@ def run(overrides: list[str]) -> int:
     config = load(EpisodesConfig, overrides)
     if not config.out.name.endswith((".json", ".json.gz")):
         raise UserError(f"out={config.out} must end in .json or .json.gz")
+    if config.moved is not None:
+        return _move(config, config.moved)
     scenario = load_scenario(config.scenario)
     if config.clutter is not None:
         scenario = with_clutter(scenario, config.clutter)
@@ -70,4 +76,20 @@ def run(overrides: list[str]) -> int:
         print(f"{total} draws were not usable, most often because:")
         for reason, count in rejections.most_common(5):
             print(f"  {count:5d}  {reason}")
+    return 0
+
+
+def _move(config: EpisodesConfig, source: Path) -> int:
+    """Write the episodes of a file with their furniture as in layouts of ``split``."""
+    from tpsrl.episodes.habitat_json import load_episodes, save_episodes
+    from tpsrl.episodes.moved import moved_episodes
+    from tpsrl.episodes.types import EpisodeSet
+    from tpsrl.scenes.apartment import load_apartment
+
+    if not config.split.startswith("wide"):
+        raise UserError("moved= is for split=wide and split=widedev: its episodes are not checked")
+    episodes = load_episodes(source).episodes
+    found = moved_episodes(episodes, load_apartment(), config.split, config.n, config.seed)
+    save_episodes(config.out, EpisodeSet(tuple(found)))
+    print(f"{config.out}: {config.n} episodes of {source} in {config.split} layouts")
     return 0

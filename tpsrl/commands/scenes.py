@@ -66,7 +66,7 @@ def _export(config: ScenesConfig) -> int:
     files = export_dataset(config.out, apartment, types, chosen, config.robot)
     megabytes = sum(path.stat().st_size for path in files) / 1e6
     print(
-        f"{config.out}: {len(apartment.layouts)} layouts, {len(apartment.furniture)} pieces of"
+        f"{config.out}: {len(apartment.benchmark)} layouts, {len(apartment.furniture)} pieces of"
         f" furniture, {len(types)} objects, {sum(map(len, chosen.values()))} episodes;"
         f" {len(files)} files, {megabytes:.1f} MB in {time.monotonic() - started:.0f} s"
     )

@@ -12,8 +12,15 @@ from omegaconf.errors import OmegaConfBaseException
 import configs
 from tpsrl.errors import UserError, nearest
 
-SPLIT_LAYOUTS = {"train": ("sc0", "sc1", "sc2"), "val": ("sc3",), "test": ("sc4",)}
-"""Macro layouts of each split, as habitat-lab's ReplicaCAD datasets divide them."""
+SPLIT_LAYOUTS = {
+    "train": ("sc0", "sc1", "sc2"),
+    "val": ("sc3",),
+    "test": ("sc4",),
+    "wide": ("wide",),
+    "widedev": ("widedev",),
+}
+"""First parts of the names of each split's layouts; train, val and test as habitat-lab's ReplicaCAD
+datasets divide them, the others see :mod:`tpsrl.scenes.wide`."""
 
 MAX_PER_TYPE = 5
 """Most objects of one type in an episode: the engines keep that many bodies of each."""

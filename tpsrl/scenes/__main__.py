@@ -8,6 +8,7 @@ from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.description import Apartment, Shape
 from tpsrl.scenes.geometry import find_link, frame
 from tpsrl.scenes.objects import object_types
+from tpsrl.scenes.wide import COUNTS
 
 
 def _triangles(shape: Shape) -> int:
@@ -63,7 +64,7 @@ def main() -> None:
     _print_furniture(apartment)
     _print_receptacles(apartment)
     _print_objects()
-    for split in ("train", "val", "test"):
+    for split in ("train", "val", "test", *COUNTS):
         names = [n for n, layout in apartment.layouts.items() if layout.split == split]
         print(f"{split}: {len(names)} layouts, {names[0]} ... {names[-1]}")
     print(f"loaded from the cache in {1000 * seconds:.1f} ms")

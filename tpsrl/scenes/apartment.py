@@ -31,6 +31,7 @@ from tpsrl.scenes.layouts import (
     WEST,
     all_layouts,
 )
+from tpsrl.scenes.wide import wide_layouts
 
 APARTMENT_NAME = "apartment_v1"
 WALL_HEIGHT = 2.4
@@ -87,7 +88,7 @@ def _decoration() -> list[Shape]:
 
 
 def load_apartment() -> Apartment:
-    """Return the apartment with its fixed furniture and all 105 layouts.
+    """Return the apartment with its fixed furniture, the 105 layouts and those for learning only.
 
     The first call on a machine builds furniture with scene-synthesizer (about a second) and caches
     it; later calls take milliseconds and import neither that package nor trimesh.
@@ -97,5 +98,5 @@ def load_apartment() -> Apartment:
         bounds=np.array([[WEST, SOUTH], [EAST, NORTH]]),
         walls=(*_outer_walls(), *_partitions(), *_decoration()),
         furniture=load_furniture(),
-        layouts=all_layouts(),
+        layouts={**all_layouts(), **wide_layouts()},
     )

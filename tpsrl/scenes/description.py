@@ -135,10 +135,13 @@ class Furniture:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each piece stands: name -> (x, y, yaw)."""
+    """Where each piece stands: name -> (x, y, yaw).
+
+    The splits ``wide`` and ``widedev`` are no part of the benchmark: :mod:`tpsrl.scenes.wide`.
+    """
 
     name: str
-    split: Literal["train", "val", "test"]
+    split: Literal["train", "val", "test", "wide", "widedev"]
     poses: Mapping[str, tuple[float, float, float]]
 
 
@@ -159,6 +162,12 @@ class Apartment:
     walls: tuple[Shape, ...]
     furniture: tuple[Furniture, ...]
     layouts: Mapping[str, Layout]
+
+    @property
+    def benchmark(self) -> dict[str, Layout]:
+        """The layouts of the benchmark's own splits, by name."""
+        own = ("train", "val", "test")
+        return {name: layout for name, layout in self.layouts.items() if layout.split in own}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from scipy import ndimage
 from scipy.spatial import cKDTree
@@ -67,6 +69,7 @@ class LayoutCheck:
         return largest, np.sort(areas)[::-1]
 
     def link_polygon(self, piece_name: str, link_name: str, joint_pos: float) -> np.ndarray:
+        """Return the (v, 2) outline of a link, its joint at ``joint_pos``."""
         piece = geometry.find_furniture(self.apartment, piece_name)
         link = geometry.find_link(piece, link_name)
         out = geometry.link_footprint(piece, link, self.layout.poses[piece_name], joint_pos)
@@ -74,6 +77,7 @@ class LayoutCheck:
         return out
 
     def problems_overlap(self) -> list[str]:
+        """Pieces that overlap, or stand in a wall or outside."""
         names, out = list(self.pieces), []
         for i, name in enumerate(names):
             if self.pieces[name].intersection(self.walls).area > 1e-6:
@@ -88,6 +92,7 @@ class LayoutCheck:
         return out
 
     def problems_free_space(self) -> list[str]:
+        """Free space that does not hang together."""
         out = []
         for radius in (BASE_RADIUS, CORRIDOR / 2):
             _, areas = self.islands(radius=radius)
@@ -96,6 +101,7 @@ class LayoutCheck:
         return out
 
     def problems_receptacles(self) -> list[str]:
+        """Open receptacles that are out of reach."""
         out = []
         free = cKDTree(self.points[self.islands()[0]])
         for name in (r.name for p in self.apartment.furniture for r in p.receptacles):
@@ -125,6 +131,7 @@ class LayoutCheck:
         return {**others, "a wall": self.walls}
 
     def problems_drawers(self) -> list[str]:
+        """Drawers that cannot be opened or reached into."""
         out = []
         piece = geometry.find_furniture(self.apartment, "kitchen_counter")
         for link in piece.links[1:]:
@@ -146,6 +153,7 @@ class LayoutCheck:
         return out
 
     def problems_fridge(self) -> list[str]:
+        """A fridge that cannot be opened or reached into."""
         out = []
         area = self._in_front("fridge", -0.375, 0.375, FRONT_CLEARANCE)
         sweep = [Polygon(self.link_polygon("fridge", "top_door", q)) for q in OPEN_ANGLES]
@@ -165,12 +173,17 @@ class LayoutCheck:
             out += [f"fridge at {angle}: {p}" for p in self._unreached("shelf", box, free)]
         return out
 
+    def steps(self) -> Iterator[str]:
+        """Yield all that is wrong with the layout, one sentence each, as it is found."""
+        for check in (
+            self.problems_overlap,
+            self.problems_free_space,
+            self.problems_receptacles,
+            self.problems_drawers,
+            self.problems_fridge,
+        ):
+            yield from check()
+
     def problems(self) -> list[str]:
         """Return all that is wrong with the layout, one sentence each."""
-        return [
-            *self.problems_overlap(),
-            *self.problems_free_space(),
-            *self.problems_receptacles(),
-            *self.problems_drawers(),
-            *self.problems_fridge(),
-        ]
+        return list(self.steps())
