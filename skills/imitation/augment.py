@@ -7,11 +7,12 @@ import dataclasses
 import numpy as np
 
 from skills.imitation.demonstrations import Demonstration
+from skills.tasks.scan import SCAN
 from skills.tasks.sensors import DEPTH
 from tpsrl.errors import UserError
 
 _POLAR = "goal_to_agent_gps_compass"
-_MIRRORED = {DEPTH, _POLAR, "joint"}
+_MIRRORED = {DEPTH, _POLAR, SCAN, "joint"}
 _DRIVING = 3
 """Actions forward, turn, stop."""
 
@@ -37,6 +38,8 @@ def mirrored(episode: Demonstration) -> Demonstration:
     actions[:, 1] *= -1.0
     if DEPTH in seen:
         seen[DEPTH] = np.ascontiguousarray(seen[DEPTH][:, :, ::-1])
+    if SCAN in seen:
+        seen[SCAN] = np.ascontiguousarray(seen[SCAN][:, ::-1])
     if _POLAR in seen:
         seen[_POLAR] = seen[_POLAR] * np.array([1.0, -1.0], np.float32)
     return dataclasses.replace(episode, observations=seen, actions=actions)

@@ -15,6 +15,7 @@ from skills.imitation.cloning import CloneOptions, clone
 from skills.imitation.collect import CollectOptions, ShardJob, record_shard
 from skills.imitation.demonstrations import Demonstration, read_folder, shard_path
 from skills.imitation.processes import Tally, run_jobs
+from skills.imitation.widen import widened
 from tpsrl.errors import UserError
 from ver_trainer.config import NetConfig
 from ver_trainer.envs.spaces import describe
@@ -182,7 +183,7 @@ def _learn(
     if number:
         policy = load_policy(path.with_name(f"round_{number - 1:02d}.safetensors"))
     elif config.start:
-        policy = load_policy(Path(config.start))
+        policy = widened(load_policy(Path(config.start)), _new_policy(skill, env_args, net))
     else:
         policy = _new_policy(skill, env_args, net)
     options = config.clone
