@@ -36,7 +36,7 @@ def widened(old: Policy, new: Policy) -> Policy:
                 wide[columns] = theirs[f"{name}.{key}"]
                 theirs[f"{name}.{key}"] = wide
         first = f"{name}.{'fusion' if encoder.groups else 'mlp'}.0.weight"
-        if first in theirs and theirs[first].shape != states[first].shape:
+        if first in theirs and len(theirs[first]) == len(states[first]):
             narrow, wide = theirs[first], torch.zeros_like(states[first])
             pictures = narrow.shape[1] - len(columns)
             wide[:, :pictures] = narrow[:, :pictures]
