@@ -27,6 +27,9 @@ _GRIP_WITHIN, _GRIP_STEPS, _ALIGNED = 0.10, 8.0, 0.2
 """The cup is on this near to the handle, m, with so few steps of the arm left, and turned, rad."""
 _PRESS = 0.06
 """The base goes on this far where the cup should have met something, m."""
+_CLOSE, _STEER, _ASKEW = 0.2, 2.0, 0.6
+"""Farther off than this, m, the base steers to where the target is ahead, rad per m; turned by more
+than that, rad, it leaves the arm as it is, which may be caught by what stands beside."""
 _RETREAT = 0.2
 _TOO_NEAR, _STANDS = 0.35, (1.05, 0.95, 0.85)
 """A base so much too near to a handle, m, drives round to one of these distances from it."""
@@ -93,7 +96,7 @@ class _Law(Skill):
     privileged = True
     joint_default = ""
     radius, pitch = 0.8, np.radians(75.0)
-    wide, retreat = 0.4, 0.5
+    wide, side, retreat = 0.4, 0.0, 0.5
     drawn_radius, drawn_pitch = 0.62, np.radians(85.0)
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
@@ -151,25 +154,38 @@ def _come(
     press: float,
     careful: bool,
     gate: float = _GATE,
+    side: float = 0.0,
 ) -> None:
     """Come to where the cup meets its target, the arm first."""
-    action[ACTION_ARM] = arm_action(scene.view, stance.posture)
+    near = stance.go < _CLOSE
+    steer = np.clip(_STEER * (stance.left - side), -0.5, 0.5) * np.clip(
+        stance.go / _CLOSE - 0.5, 0.0, 1.0
+    )
+    error = stance.turn + steer
+    if near or abs(error) < _ASKEW:
+        action[ACTION_ARM] = arm_action(scene.view, stance.posture)
     off = gate * min(stance.steps / _GATE_STEPS, 1.0)
     ahead = (stance.go - off + press * (off < 0.02)) / BASE_DELTA_LINEAR
-    aligned = abs(stance.turn) < _ALIGNED
-    near = stance.go < 0.2
-    ahead = np.clip(ahead, -0.6, speed if near else 1.0) * aligned
-    if careful and np.abs(scene.view.qpos - scene.view.target).max() > _BENT:
+    ahead = np.clip(ahead, -0.6, speed if near else 1.0) * (abs(error) < _ALIGNED)
+    if careful and near and np.abs(scene.view.qpos - scene.view.target).max() > _BENT:
         ahead = -0.5
-    action[ACTION_BASE] = ahead, stance.turn / BASE_DELTA_ANGULAR
+    action[ACTION_BASE] = ahead, error / BASE_DELTA_ANGULAR
 
 
-def _round(scene: Scene, stance: Stance, heading: float, wide: float, action: np.ndarray) -> bool:
+def _round(
+    scene: Scene,
+    stance: Stance,
+    heading: float,
+    wide: float,
+    action: np.ndarray,
+    side: float = 0.0,
+) -> bool:
     """Drive to a place before the front if the handle is too far to the side or too near."""
-    if abs(stance.left) < wide and stance.go > -_TOO_NEAR:
+    if abs(stance.left - side) < wide and stance.go > -_TOO_NEAR:
         return False
     action[ACTION_ARM] = arm_action(scene.view, stance.posture)
-    places = [scene.handle[:2] - off * unit(heading) for off in _STANDS]
+    aside = scene.handle[:2] - side * unit(heading + np.pi / 2)
+    places = [aside - off * unit(heading) for off in _STANDS]
     free = [place for place in places if scene.navigation.is_navigable(place)]
     pose = np.append((free or places)[0], heading)
     action[ACTION_BASE] = drive_action(scene.view.base, pose)
@@ -195,8 +211,8 @@ def _grasp_or_leave(
     """Come to the handle and take it; once it is where it belongs, leave."""
     if law.there(scene):
         _leave(law, scene, stance, action)
-    elif not _round(scene, stance, heading, law.wide, action):
-        _come(scene, stance, action, law.speed, _PRESS, careful=True)
+    elif not _round(scene, stance, heading, law.wide, action, law.side):
+        _come(scene, stance, action, law.speed, _PRESS, careful=True, side=law.side)
         action[ACTION_GRIP] = 1.0 if _at_handle(scene, stance) else -1.0
 
 
@@ -258,9 +274,10 @@ class TeachOpenFridge(_Law):
 
     name = "open_fridge"
     joint_default = "fridge/top_door"
-    radius, wide = 0.7, 0.55
-    speed, pull, stride = 0.3, 0.5, 0.06
-    goal, enough, bend, turning = 1.27, 1.19, 0.9, 0.5
+    radius, wide, side = 0.7, 0.25, -0.3
+    drawn_radius, drawn_pitch = 0.64, np.radians(80.0)
+    speed, pull, stride = 0.3, 0.5, 0.1
+    goal, enough, bend, turning = 1.42, 1.2, 0.9, 0.5
 
     def there(self, scene: Scene) -> bool:
         """See :meth:`_Law.there`."""
@@ -270,13 +287,14 @@ class TeachOpenFridge(_Law):
         """See :meth:`_Law.law`."""
         shut = float(np.arctan2(-scene.front[1], -scene.front[0])) - scene.q
         heading = wrap(shut + self.bend + self.turning * max(scene.q, 0.0))
-        stance = self.stance(scene, scene.handle, heading)
+        drawn = float(np.clip(scene.q / self.goal, 0.0, 1.0))
+        stance = self.stance(scene, scene.handle, heading, drawn)
         if scene.view.held_marker >= 0:
             action[ACTION_GRIP] = 1.0 if scene.q < self.enough else -1.0
             stride = float(np.clip(0.5 * (self.goal - scene.q), 0.0, self.stride))
             arm = scene.handle[:2] - scene.hinge
             point = np.append(scene.hinge + turn(stride) @ arm, scene.handle[2])
-            led = self.stance(scene, point, heading)
+            led = self.stance(scene, point, heading, drawn)
             action[ACTION_ARM] = _hold_arm(scene, led.posture)
             back = np.clip(led.go / BASE_DELTA_LINEAR, -self.pull, self.pull)
             action[ACTION_BASE] = back, led.turn / BASE_DELTA_ANGULAR

@@ -20,6 +20,7 @@ class ArticulatedProgress(Progress):
         held: (n,) bool, something was held.
         grasped: (n,) bool, the handle has been grasped in this episode.
         reached: (n,) bool, the joint has been where it is wanted in this episode.
+        released: (n,) bool, the handle has been let go there.
     """
 
     joint: Array
@@ -28,6 +29,7 @@ class ArticulatedProgress(Progress):
     held: Array
     grasped: Array
     reached: Array
+    released: Array
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         joint_name: furniture joint.
         marker_name: handle of it.
         start: (2,) least and most joint position at the start, m or rad.
-        ajar: share of the episodes that begin later in the task instead, the joint anywhere
-            between ``start`` and the goal; for training from scratch.
+        ajar: share of the episodes that begin later in the task instead; for training from scratch.
+        ajar_span: (2,) where the joint is then, as parts of its goal.
         goal: wanted joint position.
         absolute: True: it must be within ``joint_threshold`` of the goal; False: at most that
             much below it.
@@ -51,6 +53,8 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         joint_reward: per m or rad towards the goal.
         reached_reward: when the joint first is where it is wanted.
         grasp_reward: when the handle is first grasped.
+        release_reward: when the handle is first let go with the joint where it is wanted; M3 has
+            one, habitat-lab has none (Gu et al. 2022).
         handle_reward: per metre towards the handle while nothing is held.
         rest_reward: per metre towards the resting position once the joint is where it is wanted.
         wrong_penalty: when anything else is grasped; ends the episode.
@@ -64,6 +68,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     marker_name: str = ""
     start: tuple[float, float] = (0.0, 0.0)
     ajar: float = 0.0
+    ajar_span: tuple[float, float] = (0.0, 1.0)
     goal: float = 0.0
     absolute: bool = True
     joint_threshold: float = 0.05
@@ -75,6 +80,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     joint_reward: float = 10.0
     reached_reward: float = 5.0
     grasp_reward: float = 0.0
+    release_reward: float = 0.0
     handle_reward: float = 1.0
     rest_reward: float = 1.0
     wrong_penalty: float = 5.0
@@ -92,6 +98,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
             held=view.holds,
             grasped=self.never(view),
             reached=self.never(view),
+            released=self.never(view),
         )
 
     def grip(self, view: View, command: Array) -> Array:
@@ -105,6 +112,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         taken = view.holds & ~progress.held
         right = taken & (state.held_marker >= 0) & (state.held_marker == view.goal.marker)
         wrong = taken & ~right
+        left = there & progress.held & ~view.holds & progress.grasped
         moved = xp.where(there, 0.0, progress.joint - error)
         rested = xp.where(there, progress.rest - view.rest_distance, 0.0)
         near = xp.where(there | view.holds, 0.0, progress.handle - view.marker_distance)
@@ -114,6 +122,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
             + self.handle_reward * near
             + self.reached_reward * (there & ~progress.reached)
             + self.grasp_reward * (right & ~progress.grasped)
+            + self.release_reward * (left & ~progress.released)
             - self.wrong_penalty * wrong
         )
         success = there & ~view.holds & (view.rest_distance < self.rest_threshold) & stop
@@ -131,6 +140,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
                 "held": view.holds,
                 "grasped": progress.grasped | right,
                 "reached": progress.reached | there,
+                "released": progress.released | left,
             },
             reward,
             success,

@@ -186,7 +186,7 @@ def _articulated(
     wanted = {n: 0.0 for n in sim.joint_names if _piece(n) == _piece(task.joint_name)}
     wanted[task.joint_name] = float(rng.uniform(*task.start))
     if task.ajar and rng.random() < task.ajar:
-        wanted[task.joint_name] = float(rng.uniform(wanted[task.joint_name], task.goal))
+        wanted[task.joint_name] = task.goal * float(rng.uniform(*task.ajar_span))
     _set_joints(sim, env_id, wanted)
     call = SkillCall(cast(SkillName, task.name), joint=task.joint_name)
     scene = sim.scene(env_id)

@@ -155,6 +155,17 @@ def test_articulated_starts(skill, low, high):
     env.close()
 
 
+def test_some_episodes_may_begin_later_in_the_task():
+    env = make("open_cab", depth=None, options={"ajar": 0.5}).unwrapped
+    found = []
+    for seed in range(12):
+        env.reset(seed=seed)
+        found.append(float(env.worlds.view.joint_pos[0]))
+    env.close()
+    assert 2 <= sum(q == 0.0 for q in found) <= 10
+    assert max(found) > 0.2 and max(found) <= 0.45
+
+
 def test_place_starts_with_the_target_in_the_hand_far_from_its_goal():
     env = make("place", depth=None).unwrapped
     for seed in range(4):
