@@ -159,7 +159,10 @@ class DrivingAgent(EnvAgent):
 def scripted_agent(env: SkillEnv) -> EnvAgent:
     """Return the scripted agent of an environment."""
     from skills.scripted import make_skill
+    from skills.scripted.standing import STANDING
 
     if env.skill in ("pointnav", "flee", "explore"):
         return DrivingAgent(env)
+    if env.skill in STANDING and not env.worlds.task.layout.base:
+        return SkillAgent(env, lambda name: STANDING[name]())
     return SkillAgent(env, make_skill)

@@ -160,7 +160,8 @@ class _Recorder:
         return expert
 
     def _expert(self) -> Skill:
-        skill = make_teacher(self.call.skill)
+        layout = self.task.layout
+        skill = make_teacher(self.call.skill, standing=layout.arm and not layout.base)
         skill.reset(self.env.sim, 0, self.call, self.seed)
         return skill
 

@@ -24,21 +24,23 @@ class Rearrange(ScriptedSkill):
 
     def run(self, sim: Simulator, env_id: int) -> Actions:
         """See :meth:`ScriptedSkill.run`."""
-        target = self.call.target
-        parts: list[tuple[Skill, SkillCall]] = [
-            (Navigate(), SkillCall("navigate", target, "start")),
-            (Pick(), SkillCall("pick", target)),
-            (ResetArm(), SkillCall("reset_arm")),
-            (Navigate(), SkillCall("navigate", target, "goal")),
-            (Place(), SkillCall("place", target)),
-        ]
-        for skill, call in parts:
+        for skill, call in self.parts(self.call.target):
             skill.reset(sim, env_id, call, self.seed)
             while not skill.status(sim, env_id).done:
                 yield skill.act(sim, env_id)
                 status = skill.status(sim, env_id)
                 if status.failed:
                     raise GiveUpError(f"{skill.name}: {status.reason}")
+
+    def parts(self, target: int | None) -> list[tuple[Skill, SkillCall]]:
+        """Return the skills in their order, and what each is asked."""
+        return [
+            (Navigate(), SkillCall("navigate", target, "start")),
+            (Pick(), SkillCall("pick", target)),
+            (ResetArm(), SkillCall("reset_arm")),
+            (Navigate(), SkillCall("navigate", target, "goal")),
+            (Place(), SkillCall("place", target)),
+        ]
 
     def missing(self, sim: Simulator, env_id: int) -> str:
         """See :meth:`ScriptedSkill.missing`."""

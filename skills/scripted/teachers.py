@@ -24,6 +24,7 @@ from skills.scripted.place import Place
 from skills.scripted.postures import PAN, rest_posture
 from skills.scripted.program import Actions, GiveUpError, arm_action, still
 from skills.scripted.reach import Reach, TipTarget, free_space, plan_reach
+from skills.scripted.standing import STANDING
 from skills.scripted.targets import episode_target, pick_target, place_goal, place_target
 from skills.scripted.view import View, look, turn, unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
@@ -67,10 +68,21 @@ _FOLLOWED = 0.03
 _ATTEMPTS, _MOST_PLANS = 4, 30
 
 
-def make_teacher(name: SkillName) -> Skill:
-    """Return the scripted skill that demonstrates; that of the chain where there is no other."""
+def make_teacher(name: SkillName, standing: bool = False) -> Skill:
+    """Return the scripted skill that demonstrates; that of the chain where there is no other.
+
+    Args:
+        name: of the skill.
+        standing: the base stands still (``actions=restricted``). Open and Close have no law of
+            their own for that.
+    """
+    if name == "rearrange_easy":
+        from skills.scripted.whole_task import TeachRearrange  # which puts those below together
+
+        return TeachRearrange()
     own: dict[SkillName, type[Skill]] = {"pick": TeachPick, "place": TeachPlace}
     teachers: dict[SkillName, type[Skill]] = {"navigate": Approach, **LAWS, **own}
+    teachers |= STANDING if standing else {}
     return teachers[name]() if name in teachers else make_skill(name)
 
 
