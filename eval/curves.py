@@ -1,6 +1,7 @@
 """Learning curves: ``python -m eval.curves [LABEL=]RUN ... out=FIG [keep=FILE] [points=N]``.
 
-A run is a folder of the trainer, its ``metrics.jsonl``, or a file that ``keep=`` wrote.
+A run is a folder of the trainer, its ``metrics.jsonl``, or a file that ``keep=`` wrote. Stages that
+went on from each other's weights are one run: ``LABEL=STAGE1,STAGE2``.
 """
 
 from __future__ import annotations
@@ -16,16 +17,20 @@ import numpy as np
 
 from tpsrl.errors import UserError
 
-USAGE = "usage: python -m eval.curves [LABEL=]RUN ... out=FIG.png [keep=FILE.jsonl] [points=200]"
+USAGE = (
+    "usage: python -m eval.curves [LABEL=]RUN[,STAGE...] ... out=FIG.png [keep=FILE.jsonl]"
+    " [points=200]"
+)
 STEP, SECONDS = "step", "time/seconds"
 VALUES = ("episode/success", "episode/return", "episode/length")
 
 
-def read_curve(path: Path, points: int = 200) -> dict[str, np.ndarray]:
+def read_curve(path: Path | Sequence[Path], points: int = 200) -> dict[str, np.ndarray]:
     """Read a run's records and average them over at most ``points`` equal spans of records.
 
     Args:
-        path: folder with ``metrics.jsonl``, or such a file.
+        path: folder with ``metrics.jsonl``, or such a file; of several, each counts its steps and
+            seconds from the end of the one before.
         points: most points of the curve.
 
     Returns:
@@ -35,6 +40,21 @@ def read_curve(path: Path, points: int = 200) -> dict[str, np.ndarray]:
     Raises:
         UserError: there is no record of a finished episode, or the file is damaged.
     """
+    records: list[dict[str, Any]] = []
+    for stage in [path] if isinstance(path, Path) else path:
+        before = records[-1] if records else {STEP: 0, SECONDS: 0.0}
+        for record in _records(stage):
+            moved = {name: record[name] + before[name] for name in (STEP, SECONDS)}
+            records.append({**record, **moved})
+    spans = np.array_split(np.arange(len(records)), min(points, len(records)))
+    curve = {name: [records[span[-1]][name] for span in spans] for name in (STEP, SECONDS)}
+    for name in VALUES:
+        if all(name in record for record in records):
+            curve[name] = [float(np.mean([records[k][name] for k in span])) for span in spans]
+    return {name: np.asarray(values, dtype=np.float64) for name, values in curve.items()}
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
     file = path / "metrics.jsonl" if path.is_dir() else path
     try:
         records = [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
@@ -43,12 +63,7 @@ def read_curve(path: Path, points: int = 200) -> dict[str, np.ndarray]:
     records = [r for r in records if {STEP, SECONDS, VALUES[0]} <= r.keys()]
     if not records:
         raise UserError(f"{file}: no record has '{VALUES[0]}'; the run needs a finished episode.")
-    spans = np.array_split(np.arange(len(records)), min(points, len(records)))
-    curve = {name: [records[span[-1]][name] for span in spans] for name in (STEP, SECONDS)}
-    for name in VALUES:
-        if all(name in record for record in records):
-            curve[name] = [float(np.mean([records[k][name] for k in span])) for span in spans]
-    return {name: np.asarray(values, dtype=np.float64) for name, values in curve.items()}
+    return records
 
 
 def keep_curve(curve: Mapping[str, np.ndarray], path: Path) -> None:
@@ -109,15 +124,16 @@ def _replace(path: Path, content: bytes) -> None:
         raise UserError(f"{path} cannot be written ({error}).") from None
 
 
-def _options(words: Sequence[str]) -> tuple[dict[str, Path], dict[str, str]]:
-    runs: dict[str, Path] = {}
+def _options(words: Sequence[str]) -> tuple[dict[str, list[Path]], dict[str, str]]:
+    runs: dict[str, list[Path]] = {}
     options: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if name in ("out", "keep", "points"):
             options[name] = value
         else:
-            runs[name if sign else Path(word).stem] = Path(value if sign else word)
+            stages = [Path(part) for part in (value if sign else word).split(",")]
+            runs[name if sign else stages[0].stem] = stages
     return runs, options
 
 

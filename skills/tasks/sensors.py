@@ -33,6 +33,7 @@ SIZES = {
     "marker_pose": 5,
     "marker_start_pose": 3,
     "marker_js": 1,
+    "marker_js_gap": 1,
     "pointgoal_with_gps_compass": 2,
     "gps": 2,
     "compass": 1,
@@ -150,6 +151,15 @@ def marker_js(view: View) -> Array:
     return view.joint_pos[:, None]
 
 
+def marker_js_gap(view: View) -> Array:
+    """How far the furniture joint is from its goal, finely where it is near.
+
+    tanh of the distance over 0.05 m or rad, the contract's threshold: beside a range of two radians
+    the last hundredths would not be seen.
+    """
+    return view.xp.tanh((view.joint_pos - view.goal.joint_goal) / 0.05)[:, None]
+
+
 def gps(view: View) -> Array:
     """Base position in the frame of the base at the start, m."""
     return to_base(view.xp, view.goal.start_pose, view.state.base_pose)[:, :2]
@@ -181,6 +191,7 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "marker_pose": marker_pose,
     "marker_start_pose": marker_start_pose,
     "marker_js": marker_js,
+    "marker_js_gap": marker_js_gap,
     "pointgoal_with_gps_compass": goal_to_agent_gps_compass,
     "gps": gps,
     "compass": compass,

@@ -47,6 +47,15 @@ def test_the_command_draws_a_picture_of_two_panels(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+def test_stages_are_drawn_one_after_the_other(tmp_path: Path) -> None:
+    stages = [_run(tmp_path / "first", 20), _run(tmp_path / "second", 10)]
+    curve = read_curve(stages, points=30)
+    np.testing.assert_allclose(curve["step"], 10 * np.arange(1, 31))
+    np.testing.assert_allclose(np.diff(curve["time/seconds"]), 2.0)
+    out = tmp_path / "curve.png"
+    assert main([f"run={stages[0]},{stages[1]}", f"out={out}"]) == 0 and out.exists()
+
+
 def test_a_run_without_episodes_is_named(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "time/seconds": 1}\n')
     with pytest.raises(UserError, match="episode/success"):
