@@ -30,6 +30,8 @@ _WAIT_FOR_STOP = 5
 _WAIT_FOR_RELEASE = 5
 """Steps that the expert's release is shown, and not carried out, while nothing else moves."""
 _GRIP = 7
+_STANDS = np.array([0.03, 0.03, 0.03] + [0.06] * 7)
+"""A robot whose base (m, rad) and arm (rad) have moved less stands still."""
 _WAITS = 0.05
 """The expert waits where none of its arm and base actions is larger."""
 
@@ -44,12 +46,17 @@ class CollectOptions:
         roll_in: most steps that the learner acts before the expert takes over.
         restart: the expert does not follow the learner but is begun anew when it takes over; the
             learner's own steps are then not labelled.
+        stall: if not 0, the expert takes over where the learner has stood still for so many steps,
+            or after ``roll_in`` (Kelly et al. 2019, HG-DAgger, with this rule in the human's place).
+            The learner's steps have its own actions as labels where it succeeds by itself, so that
+            it does not forget how, and none elsewhere.
     """
 
     noise: float = 0.3
     noise_steps: int = 80
     roll_in: int = 150
     restart: bool = False
+    stall: int = 0
 
 
 @dataclass(frozen=True)
@@ -145,8 +152,15 @@ class _Recorder:
     def _learner_acts(self, learner: NumpyPolicy) -> Skill | None:
         """Let the learner act for a while; return the expert that followed it."""
         learner.reset()
-        expert = None if self.options.restart else self._expert()
-        for _ in range(int(self.rng.integers(self.options.roll_in + 1))):
+        stall, most = self.options.stall, self.options.roll_in
+        expert = None if self.options.restart or stall else self._expert()
+        trail: list[np.ndarray] = []
+        own: list[np.ndarray] = []
+        for _ in range(most if stall else int(self.rng.integers(most + 1))):
+            state = self.env.sim.state()
+            trail.append(np.concatenate([state.base_pose[0], state.arm_qpos[0]]))
+            if stall and len(trail) > stall and (abs(trail[-1] - trail[-stall]) < _STANDS).all():
+                break
             action, label = learner.step(self.observation), None
             if self.task.layout.stop:
                 action[-1] = -1.0  # what follows is what can be learned from
@@ -154,9 +168,13 @@ class _Recorder:
                 label, failed = self._ask(expert)
                 if failed:
                     return None
+            own.append(action)
             self._step(action, label)
             if self.over:
                 break
+        if stall and self.over and self.info["success"]:
+            self.steps["actions"] = [np.clip(a, -1.0, 1.0).astype(np.float32) for a in own]
+            self.steps["weights"] = [np.float32(1.0)] * len(own)
         return expert
 
     def _expert(self) -> Skill:

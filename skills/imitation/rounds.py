@@ -14,6 +14,7 @@ import torch
 from skills.imitation.cloning import CloneOptions, clone
 from skills.imitation.collect import CollectOptions, ShardJob, record_shard
 from skills.imitation.demonstrations import Demonstration, read_folder, shard_path
+from skills.imitation.keep import keep_own
 from skills.imitation.processes import Tally, run_jobs
 from skills.imitation.widen import widened
 from tpsrl.errors import UserError
@@ -47,9 +48,19 @@ class ImitateConfig:
     restart: bool = field(
         default=False, metadata={"help": "DAgger: begin the expert anew when it takes over"}
     )
+    stall: int = field(
+        default=0,
+        metadata={"help": "DAgger: the expert takes over after so many steps at rest", "min": 0},
+    )
     seed: int = field(default=0, metadata={"help": "of the first demonstration", "min": 0})
     start: str = field(
         default="", metadata={"help": "weights to go on from; every round is then a DAgger round"}
+    )
+    keep: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "places (open, cabinet, drawer) where start's actions are union's labels"
+        },
     )
     clone: CloneOptions = field(default_factory=CloneOptions)
 
@@ -87,12 +98,14 @@ def imitate(
     torch.manual_seed(config.seed)
     stops = _stops(skill, env_args)
     demonstrations = _union(skill, env_args, config.union)
+    if config.keep:
+        demonstrations = _kept(config, demonstrations)
     weights = Path(config.start) if config.start else None
     for number in range(config.rounds + 1):
         demos = folder / "demos" / f"round_{number:02d}"
         _record(skill, env_args, config, demos, number, weights)
         found = read_folder(demos)
-        if weights is not None:  # the mistakes of a learner are what the labels correct
+        if weights is not None and not config.stall:  # the mistakes of a learner are what the labels correct
             found = [dataclasses.replace(d, success=True) for d in found if len(d)]
         demonstrations += found
         weights = _learn(skill, env_args, net, config, folder, number, demonstrations, stops)
@@ -126,6 +139,12 @@ def _union(skill: str, env_args: dict[str, Any], folders: Sequence[str]) -> list
     return found
 
 
+def _kept(config: ImitateConfig, demonstrations: list[Demonstration]) -> list[Demonstration]:
+    if not config.start:
+        raise UserError("imitate.keep needs imitate.start=WEIGHTS, whose actions are kept.")
+    return keep_own(demonstrations, load_policy(config.start), config.keep)
+
+
 def _record(
     skill: str,
     env_args: dict[str, Any],
@@ -137,7 +156,9 @@ def _record(
     """Record what is missing of a round."""
     total = config.round_episodes if number else config.episodes
     base = config.seed + number * _ROUND_SEEDS
-    options = CollectOptions(config.noise, config.noise_steps, config.roll_in, config.restart)
+    options = CollectOptions(
+        config.noise, config.noise_steps, config.roll_in, config.restart, config.stall
+    )
     if policy is not None:
         env_args = _longer(skill, env_args, config.roll_in)
     jobs = []
@@ -229,7 +250,7 @@ def _check_same(
         "imitate": dataclasses.asdict(config),
     }
     wanted["imitate"].pop("workers")  # type: ignore[attr-defined]
-    for key in ("union", "start"):  # older runs do not name them
+    for key in ("union", "start", "keep", "stall"):  # older runs do not name them
         if not wanted["imitate"][key]:  # type: ignore[index]
             wanted["imitate"].pop(key)  # type: ignore[attr-defined]
     wanted = json.loads(json.dumps(wanted, default=str))

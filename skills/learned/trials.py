@@ -13,6 +13,7 @@ from skills.envs.single import SkillEnv
 from skills.imitation.collect import environment
 from skills.learned.cards import SHIPPED, weights_path
 from skills.learned.inference import NumpyPolicy
+from skills.tasks.places import kind_of
 from tpsrl.errors import UserError
 
 
@@ -104,7 +105,7 @@ def _place(env: SkillEnv) -> dict[str, str]:
     assert view is not None
     goal = view.goal
     where = np.asarray(goal.start_place if call.skill == "pick" else goal.goal_place)[0]
-    return {"place": "cabinet" if where[2] else "drawer" if where[3] else "open"}
+    return {"place": kind_of(where)}
 
 
 def find_policy(weights: Path | None, skill: str) -> Path:

@@ -66,6 +66,8 @@ _LED_STEPS = 20
 _FOLLOWED = 0.03
 """A base that is no farther from where its action should have brought it followed, m and rad."""
 _ATTEMPTS, _MOST_PLANS = 4, 30
+_BACK_STEPS = 12
+"""How long a robot whose arm was left somewhere backs off before it stands, control steps."""
 
 
 def make_teacher(name: SkillName, standing: bool = False) -> Skill:
@@ -340,6 +342,9 @@ class TeachPick(Pick, _Teaching):
         target = episode_target(sim, env_id, self.call)
         wanted, banned = target.object_index, list[Reach]()
         course = None
+        if look(sim, env_id).held_object == wanted:
+            yield from _home(sim, env_id)
+            return
         for _ in range(_MOST_PLANS):
             view = look(sim, env_id)
             if view.held_object == wanted or len(banned) >= _ATTEMPTS:
@@ -364,6 +369,9 @@ class TeachPlace(Place, _Teaching):
         target = episode_target(sim, env_id, self.call)
         goal, banned = place_goal(sim, env_id, self.call), list[Reach]()
         course = None
+        if not look(sim, env_id).holding:
+            yield from _home(sim, env_id)
+            return
         for _ in range(_MOST_PLANS):
             view = look(sim, env_id)
             if view.held_object != target.object_index:
@@ -409,3 +417,15 @@ def _to_rest(sim: Simulator, env_id: int, course: _Course) -> Actions:
         if view.rest_distance < REST_REACHED - 0.02:
             return
         yield leave(course, view)
+
+
+def _home(sim: Simulator, env_id: int) -> Actions:
+    """Bring the arm to rest without knowing how it came where it is: back off first."""
+    for step in range(120):
+        view = look(sim, env_id)
+        if view.rest_distance < REST_REACHED - 0.02:
+            return
+        action = still(view)
+        action[ACTION_ARM] = arm_action(view, rest_posture(view.target))
+        action[ACTION_BASE] = (-0.4 if step < _BACK_STEPS else 0.0), 0.0
+        yield action

@@ -6,6 +6,9 @@ import numpy as np
 
 from tpsrl.sim.door import ReceptacleInfo, Simulator
 
+KINDS = ("open", "cabinet", "drawer")
+"""Kinds of places; a cabinet has a roof (the fridge)."""
+
 
 def rotation_matrix(quat: np.ndarray) -> np.ndarray:
     """Return the (3, 3) rotation of a unit quaternion ``wxyz``."""
@@ -76,3 +79,8 @@ def place_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
     else:
         facing = rotation_matrix(np.asarray(found.quat))[:2, 0]
     return np.array([*facing, enclosed(sim, env_id, point), found.joint >= 0], dtype=np.float64)
+
+
+def kind_of(place: np.ndarray) -> str:
+    """Return which of :data:`KINDS` a (4,) row of ``Goal.start_place`` is."""
+    return "cabinet" if place[2] > 0.5 else "drawer" if place[3] > 0.5 else "open"

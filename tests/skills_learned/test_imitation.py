@@ -10,11 +10,13 @@ from skills.imitation.batches import Rows, label_weights, make_batch
 from skills.imitation.cloning import CloneOptions, clone, losses
 from skills.imitation.collect import CollectOptions, record_episode
 from skills.imitation.demonstrations import Demonstration, read_folder, shard_path, write_shard
+from skills.imitation.keep import keep_own
 from skills.imitation.rounds import _new_policy
 from skills.learned.inference import NumpyPolicy
 from tests.skills_learned.nets import STATE, saved_policy, small_policy
 from tpsrl.errors import UserError
 from ver_trainer.config import NetConfig
+from ver_trainer.export import save_policy
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +214,51 @@ def test_a_release_is_shown_before_it_is_carried_out():
         held = d.observations["is_holding"][:, 0] > 0.5
         if d.success:
             assert (d.actions[held, 7] < 0).sum() >= 5
+
+
+def test_own_actions_are_kept_where_the_policy_is_not_to_learn_anew(tmp_path):
+    sensors = ("joint", "obj_start_in_base", "obj_start_place")
+    args = {"depth": None, "sensors": ["joint", "obj_start_in_base"]}
+    policy = _new_policy("pick", args, NetConfig(mlp=[16], core="none"))
+    rng = np.random.default_rng(0)
+
+    def episode(kind):
+        flags = {"open": [0, 0], "cabinet": [1, 0], "drawer": [0, 1]}[kind]
+        place = np.tile(np.array([1.0, 0.0, *flags], np.float32), (5, 1))
+        seen = [rng.normal(size=(5, n)).astype(np.float32) for n in (7, 3)]
+        zeros = np.zeros(5, np.float32)
+        observations = dict(zip(sensors, [*seen, place], strict=True))
+        labels = np.full((5, 10), 0.5, np.float32)
+        return Demonstration(observations, labels, zeros + 1, zeros, True, "", 0, "")
+
+    before = [episode(kind) for kind in ("open", "cabinet", "drawer")]
+    after = keep_own(before, policy, ["open", "drawer"])
+    assert np.array_equal(after[1].actions, before[1].actions)
+    save_policy(policy, tmp_path / "p.safetensors")
+    acting = NumpyPolicy.load(tmp_path / "p.safetensors")
+    for old, new in ((before[0], after[0]), (before[2], after[2])):
+        wanted = [
+            acting.step({k: old.observations[k][t] for k in sensors[:2]}) for t in range(len(old))
+        ]
+        np.testing.assert_allclose(new.actions, wanted, atol=1e-5)
+    with pytest.raises(UserError, match="did you mean 'drawer'"):
+        keep_own(before, policy, ["drawers"])
+
+
+def test_expert_takes_over_where_the_learner_stands_still(tmp_path):
+    env = SkillEnv("pick", **STATE)
+    policy = small_policy("pick")
+    with torch.no_grad():  # it never moves
+        policy.actor.linear.weight.zero_()
+        policy.actor.linear.bias.zero_()
+        policy.actor.linear.bias[7] = -1.0
+    save_policy(policy, tmp_path / "p.safetensors")
+    learner = NumpyPolicy.load(tmp_path / "p.safetensors")
+    found = [
+        record_episode(env, seed, CollectOptions(0.0, roll_in=90, stall=20), learner)
+        for seed in range(3)
+    ]
+    env.close()
+    for d in found:
+        assert not d.weights[:20].any() and d.weights[20:].all()
+    assert sum(d.success for d in found) >= 2
