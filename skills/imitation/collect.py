@@ -47,9 +47,9 @@ class CollectOptions:
         restart: the expert does not follow the learner but is begun anew when it takes over; the
             learner's own steps are then not labelled.
         stall: if not 0, the expert takes over where the learner has stood still for so many steps,
-            or after ``roll_in`` (Kelly et al. 2019, HG-DAgger, with this rule in the human's place).
-            The learner's steps have its own actions as labels where it succeeds by itself, so that
-            it does not forget how, and none elsewhere.
+            or after ``roll_in`` (HG-DAgger, Kelly et al. 2019, with this rule in the human's
+            place). The learner's steps have its own actions as labels where it succeeds by itself,
+            so that it does not forget how, and none elsewhere.
     """
 
     noise: float = 0.3

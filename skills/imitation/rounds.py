@@ -105,7 +105,8 @@ def imitate(
         demos = folder / "demos" / f"round_{number:02d}"
         _record(skill, env_args, config, demos, number, weights)
         found = read_folder(demos)
-        if weights is not None and not config.stall:  # the mistakes of a learner are what the labels correct
+        # The mistakes of a learner are what the labels correct.
+        if weights is not None and not config.stall:
             found = [dataclasses.replace(d, success=True) for d in found if len(d)]
         demonstrations += found
         weights = _learn(skill, env_args, net, config, folder, number, demonstrations, stops)
