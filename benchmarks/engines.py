@@ -311,6 +311,10 @@ def _report(
         cost, whole = float(np.median(two - one)), float(np.median(one))
         share = 100 * cost / whole
         print(f"the process boundary: {cost:.3f} ms {what} time, {share:.1f}% of {whole:.2f} ms")
+        if "habitat" in rates:
+            found = 1e3 / np.array(rates["habitat"]) if what == "wall-clock" else work["habitat"]
+            step = float(np.median(found))
+            print(f"  of Habitat's step, {step - cost:.2f} ms: {100 * cost / (step - cost):.1f}%")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 

@@ -7,6 +7,7 @@ description stand here for their numbers alone.
 
 from __future__ import annotations
 
+import functools
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ _HEAD_TILT = (0.1425, 0.0, 0.058)
 _WHEEL = (0.0013, 0.1870, 0.0554)
 _CAMERA = ("head_camera", "head_camera_rgb", "head_camera_rgb_optical", "head_camera_depth",
            "head_camera_depth_optical")  # fmt: skip
+_PLAIN = (0.25, 0.25, 0.27, 1.0)
 _STEM, _CUP = (0.014, 0.082, 0.009), (0.024, 0.03, 0.065)
 """Radius, length and centre ahead of the gripper link, m."""
 
@@ -116,11 +118,23 @@ def _body() -> list[_Joint]:
     ]  # fmt: skip
 
 
-def _arm() -> list[_Joint]:
-    """Return the arm's links with the frames, masses and limits of the MuJoCo robot."""
+@functools.lru_cache(maxsize=1)
+def _model() -> Any:
+    """Return the MuJoCo robot alone."""
     spec = mujoco.MjSpec()
     add_fetch(spec)
-    model = spec.compile()
+    return spec.compile()
+
+
+@functools.lru_cache(maxsize=1)
+def _colours() -> dict[str, tuple[float, ...]]:
+    model = _model()
+    return {model.geom(i).name: tuple(map(float, model.geom_rgba[i])) for i in range(model.ngeom)}
+
+
+def _arm() -> list[_Joint]:
+    """Return the arm's links with the frames, masses and limits of the MuJoCo robot."""
+    model = _model()
     lift = np.array([0.0, 0.0, fetch.TORSO_HEIGHT])
     out, parent = [], "torso_lift_link"
     for name in [f"{joint.removesuffix('_joint')}_link" for joint in fetch.ARM_JOINTS]:
@@ -167,6 +181,9 @@ def _add_link(robot: ET.Element, folder: Path, item: _Joint) -> None:
                 geometry = ET.SubElement(part, "geometry")
                 size = {"radius": repr(radius), "length": repr(length)}
                 ET.SubElement(geometry, "cylinder", size)
+                if tag == "visual":
+                    material = ET.SubElement(part, "material", name=f"suction{center:g}")
+                    ET.SubElement(material, "color", rgba=vector(_PLAIN))
 
 
 def _add_joint(robot: ET.Element, item: _Joint) -> None:
@@ -205,6 +222,11 @@ def _mesh(link: ET.Element, folder: Path, name: str, turned: bool = False) -> No
     from tpsrl.episodes.atomic import write_atomically
 
     mesh: Any = trimesh.load(mesh_directory() / f"{name}.stl", force="mesh")
+    rgba = [round(255 * c) for c in _colours().get(f"robot/{name}", _PLAIN)]
+    material = trimesh.visual.material.PBRMaterial(
+        baseColorFactor=rgba, metallicFactor=0.0, roughnessFactor=0.9
+    )
+    mesh.visual = trimesh.visual.TextureVisuals(material=material)
     for tag, body, suffix in (("visual", mesh, ""), ("collision", mesh.convex_hull, "_hull")):
         write_atomically(
             folder / f"{name}{suffix}.glb", trimesh.Scene(body).export(file_type="glb")

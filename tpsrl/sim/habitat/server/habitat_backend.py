@@ -12,13 +12,13 @@ import numpy as np
 
 if __package__:
     from . import habitat_camera, habitat_setup, layout, yup
-    from .habitat_bodies import LEVEL, HabitatBodies, matrix_of, stack
+    from .habitat_bodies import LEVEL, HabitatBodies, matrix_of
 else:  # run from the server's own folder
     import habitat_camera  # type: ignore[no-redef]
     import habitat_setup  # type: ignore[no-redef]
     import layout  # type: ignore[no-redef]
     import yup  # type: ignore[no-redef]
-    from habitat_bodies import LEVEL, HabitatBodies, matrix_of, stack  # type: ignore[no-redef]
+    from habitat_bodies import LEVEL, HabitatBodies, matrix_of  # type: ignore[no-redef]
 
 ARM_INIT = np.array([-0.45, -1.08, 0.1, 0.935, -0.001, 1.573, 0.005])
 ARM_NOISE = 0.1
@@ -84,14 +84,14 @@ class HabitatBackend(HabitatBodies):
         with self._lab["read_write"](self._config):
             self._config.scene = scene
         if self._sim is None:
-            self._sim = self._lab["Sim"](config=self._config)
+            self._sim = habitat_setup.start(self._lab, self._config)
             self._actions = habitat_setup.actions(self._lab, self._sim)
         np.random.seed(seed % 2**32)
         self._sim.seed(seed % 2**31)
         self._sim.reconfigure(self._config, ep_info=ready)
         self._sim.reset()
         self._find_floor(scene)
-        self._find_joints()
+        self._find_bodies()
         self._containers = {k: np.asarray(v) for k, v in containers.items()}
         self._counters()
         for name in self._options["joints"]:
@@ -126,7 +126,9 @@ class HabitatBackend(HabitatBodies):
 
     def op_render(self, camera: str, width: int, height: int, boxes: Sequence[Any]) -> np.ndarray:
         """Return a colour picture of the present."""
-        place = habitat_camera.place(camera, self._base_matrix(), self._link_matrix_of_gripper)
+        place = habitat_camera.place(
+            camera, self._base_matrix(), self._link_matrix_of_gripper, self._free_way
+        )
         return habitat_camera.draw(self._lab, self._sim, place, width, height, boxes, self._floor)
 
     def op_capture(self) -> int:
@@ -163,7 +165,8 @@ class HabitatBackend(HabitatBodies):
         elif saved["marker"] is not None:
             grasp.snap_to_marker(saved["marker"])
         self.steps, self.force, self.force_sum, self.violation = saved["counters"]
-        self._refresh()
+        # Not habitat-lab's update of the robot, which would straighten its back.
+        self._sim._update_markers()
         self._depth = saved["depth"]
         return self.op_read()
 
@@ -304,7 +307,7 @@ class HabitatBackend(HabitatBodies):
         self.violation = bool(self._sim.grasp_mgr.is_violating_hold_constraint())
         if self.violation:
             self._sim.grasp_mgr.desnap()
-        positions = np.array(self._sim.get_scene_pos()).reshape(-1, 3)
+        positions = [np.asarray(body.translation) for body in self._bodies]
         if not (np.isfinite(positions).all() and np.isfinite(self._robot.arm_joint_pos).all()):
             self.op_reset(**self._request)
             self.diverged = True
@@ -329,12 +332,10 @@ class HabitatBackend(HabitatBodies):
     def _state(self) -> dict[str, Any]:
         robot, grasp = self._robot, self._sim.grasp_mgr
         base, (tip, turn) = self._base_matrix(), self._tip()
-        objects = [self._object(i) for i in range(len(self._order))]
-        links = [
-            self._node(ao.get_link_scene_node(link)) @ own for ao, link, _, own in self._joints
-        ]
+        objects, links = self._objects(range(len(self._bodies))), self._link_poses()
+        opened = {id(ao): ao.joint_positions for ao, _, _ in self._joints}
         markers = list(self._options["markers"])
-        infos = [self._sim.get_marker(name) for name in markers]
+        handles = [self._sim.get_marker(name).get_current_position() for name in markers]
         held = -1 if grasp.snap_idx is None else self._index(grasp.snap_idx)
         handle = grasp.snapped_marker_id
         return {
@@ -347,14 +348,12 @@ class HabitatBackend(HabitatBodies):
             "held_object": held,
             "held_marker": -1 if handle is None else markers.index(handle),
             "hold_violation": self.violation,
-            "object_pos": stack([m[:3, 3] for m in objects], 3),
-            "object_quat": stack([yup.quaternion(m[:3, :3]) for m in objects], 4),
-            "joint_pos": [ao.joint_positions[offset] for ao, _, offset, _ in self._joints],
-            "link_pos": stack([m[:3, 3] for m in links], 3),
-            "link_quat": stack([yup.quaternion(m[:3, :3]) for m in links], 4),
-            "marker_pos": stack(
-                [yup.point(np.array(i.get_current_position()), self._floor) for i in infos], 3
-            ),
+            "object_pos": objects[:, :3, 3],
+            "object_quat": yup.quaternion(objects[:, :3, :3]),
+            "joint_pos": [opened[id(ao)][offset] for ao, _, offset in self._joints],
+            "link_pos": links[:, :3, 3],
+            "link_quat": yup.quaternion(links[:, :3, :3]),
+            "marker_pos": yup.point(np.array(handles).reshape(-1, 3), self._floor),
             "force": self.force,
             "force_sum": self.force_sum,
             "step_count": self.steps,

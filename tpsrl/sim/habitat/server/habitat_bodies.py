@@ -5,7 +5,7 @@ Needs Python 3.9, NumPy and habitat-lab.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,11 @@ class HabitatBodies:
         self._lab, self._options = lab, options
         self._floor = float(options["floor"])
         self._sim: Any = None
-        self._joints: list[tuple[Any, int, int, np.ndarray]] = []
-        """Furniture, number of the link, place of its position, (4, 4) link in Habitat's frame."""
+        self._joints: list[tuple[Any, Any, int]] = []
+        """Furniture, node of the link, place of its position."""
+        self._links = np.zeros((0, 4, 4))
+        """Links in Habitat's frames of them."""
+        self._bodies: list[Any] = []
         self._order: list[int] = []
         self._found, self._island, self._lift = "", -1, 0.0
         self._containers: dict[str, np.ndarray] = {}
@@ -43,11 +46,18 @@ class HabitatBodies:
     def _robot(self) -> Any:
         return self._sim.articulated_agent
 
-    def _find_joints(self) -> None:
+    def _find_bodies(self) -> None:
+        """Look up furniture and objects once an episode: it takes long."""
+        found = self._sim.get_rigid_object_manager()
+        bodies = [found.get_object_by_id(i) for i in self._sim.scene_obj_ids]
+        self._bodies = [bodies[self._order.index(i)] for i in range(len(bodies))]
         manager = self._sim.get_articulated_object_manager()
-        self._joints = []
+        known: dict[str, Any] = {}
+        self._joints, frames = [], []
         for name, (handle, link, frame) in self._options["joints"].items():
-            ao = manager.get_object_by_handle(handle)
+            if handle not in known:
+                known[handle] = manager.get_object_by_handle(handle)
+            ao = known[handle]
             if ao is None:
                 raise habitat_setup.Refusal(
                     f"Habitat loaded no '{handle}', which joint '{name}' is on"
@@ -56,7 +66,9 @@ class HabitatBodies:
             if link not in ids:
                 raise habitat_setup.Refusal(f"Habitat's '{handle}' has no link '{link}'")
             place = ao.get_link_joint_pos_offset(ids[link])
-            self._joints.append((ao, ids[link], place, np.linalg.inv(np.asarray(frame))))
+            self._joints.append((ao, ao.get_link_scene_node(ids[link]), place))
+            frames.append(frame)
+        self._links = np.linalg.inv(np.array(frames).reshape(-1, 4, 4))
 
     def _within_limits(self, qpos: np.ndarray) -> np.ndarray:
         low, high = self._robot.arm_joint_limits
@@ -94,7 +106,7 @@ class HabitatBodies:
         body.joint_velocities = np.zeros(len(body.joint_velocities))
 
     def _write_joint(self, name: str, value: float) -> None:
-        ao, _, offset, _ = self._joints[list(self._options["joints"]).index(name)]
+        ao, _, offset = self._joints[list(self._options["joints"]).index(name)]
         positions = list(ao.joint_positions)
         positions[offset] = float(value)
         ao.joint_positions = positions
@@ -102,16 +114,30 @@ class HabitatBodies:
         ao.awake = True
 
     def _body(self, index: int) -> Any:
-        rank = self._order.index(index)
-        ids = self._sim.scene_obj_ids
-        return self._sim.get_rigid_object_manager().get_object_by_id(ids[rank])
+        return self._bodies[index]
 
     def _index(self, object_id: int) -> int:
         return self._order[list(self._sim.scene_obj_ids).index(object_id)]
 
     def _object(self, index: int) -> np.ndarray:
-        matrix = array(self._body(index).transformation)
-        return matrix_of(yup.object_rotation(matrix[:3, :3]), yup.point(matrix[:3, 3], self._floor))
+        return self._objects([index])[0]
+
+    def _objects(self, indices: Sequence[int]) -> np.ndarray:
+        """Return (k, 4, 4) poses of objects."""
+        found = matrices([self._bodies[i].transformation for i in indices])
+        return self._ours(found, yup.object_rotation)
+
+    def _ours(self, poses: np.ndarray, rotation: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return (k, 4, 4) poses of Habitat's world in ours."""
+        out = np.array(poses)
+        out[:, :3, :3] = rotation(poses[:, :3, :3])
+        out[:, :3, 3] = yup.point(poses[:, :3, 3], self._floor)
+        return out
+
+    def _link_poses(self) -> np.ndarray:
+        """Return (J, 4, 4) poses of the furniture's links."""
+        nodes = matrices([node.absolute_transformation() for _, node, _ in self._joints])
+        return self._ours(nodes, yup.link_rotation) @ self._links
 
     def _write_object(self, index: int, pose: np.ndarray) -> None:
         magnum, body = self._lab["magnum"], self._body(index)
@@ -150,16 +176,14 @@ class HabitatBodies:
         return [i for i, p in enumerate(local) if np.all((p >= low) & (p <= high))]
 
     def _link_matrix(self, name: str) -> np.ndarray:
-        ao, link, _, own = self._joints[list(self._options["joints"]).index(name)]
-        return self._node(ao.get_link_scene_node(link)) @ own
-
-    def _node(self, node: Any) -> np.ndarray:
-        matrix = array(node.absolute_transformation())
-        return matrix_of(yup.link_rotation(matrix[:3, :3]), yup.point(matrix[:3, 3], self._floor))
+        index = list(self._options["joints"]).index(name)
+        node = matrices([self._joints[index][1].absolute_transformation()])
+        return self._ours(node, yup.link_rotation)[0] @ self._links[index]
 
     def _link_matrix_of_gripper(self) -> np.ndarray:
         robot = self._robot
-        return self._node(robot.sim_obj.get_link_scene_node(robot.params.ee_links[0]))
+        node = robot.sim_obj.get_link_scene_node(robot.params.ee_links[0])
+        return self._ours(matrices([node.absolute_transformation()]), yup.link_rotation)[0]
 
     def _base_matrix(self) -> np.ndarray:
         robot = self._robot
@@ -168,27 +192,47 @@ class HabitatBodies:
         return matrix_of(turn, yup.point(np.array(robot.sim_obj.translation), self._floor))
 
     def _tip(self) -> tuple[np.ndarray, np.ndarray]:
-        matrix = array(self._robot.ee_transform())
-        return yup.point(matrix[:3, 3], self._floor), yup.link_rotation(matrix[:3, :3])
+        pose = self._ours(matrices([self._robot.ee_transform()]), yup.link_rotation)[0]
+        return pose[:3, 3], pose[:3, :3]
 
     def _tip_matrix(self) -> np.ndarray:
         pos, turn = self._tip()
         return matrix_of(turn, pos)
 
+    def _free_way(self, start: np.ndarray, direction: np.ndarray) -> float:
+        """Return the distance to the first thing that is not the robot, m."""
+        magnum, geo = self._lab["magnum"], self._lab["habitat_sim"].geo
+        origin = yup.point_back(start, self._floor)
+        ray = geo.Ray(
+            magnum.Vector3(*map(float, origin)), magnum.Vector3(*map(float, yup.Z_UP.T @ direction))
+        )
+        robot = self._robot.sim_obj
+        mine = {robot.object_id, *robot.link_object_ids}
+        hits = self._sim.cast_ray(ray, max_distance=10.0).hits
+        return min((float(h.ray_distance) for h in hits if h.object_id not in mine), default=10.0)
+
     def _touching(self) -> list[Any]:
+        """Return the contacts of the robot with what it does not hold.
+
+        Its base stands on the stage, and the navigation mesh keeps it off the stage's walls.
+        """
         robot, held = self._robot.sim_obj.object_id, self._sim.grasp_mgr.snap_idx
-        links = set(self._robot.sim_obj.link_object_ids) | {robot}
+        stage = self._lab["habitat_sim"].stage_id
         out = []
         for contact in self._sim.get_physics_contact_points():
-            ends = {contact.object_id_a, contact.object_id_b}
-            if ends & links and not ends <= links and held not in ends:
+            mine = contact.object_id_a, contact.link_id_a
+            other = contact.object_id_b, contact.link_id_b
+            if mine[0] != robot:
+                mine, other = other, mine
+            standing = mine[1] == -1 and other[0] == stage
+            if mine[0] == robot and other[0] not in (robot, held) and not standing:
                 out.append(contact)
         return out
 
 
-def array(matrix: Any) -> np.ndarray:
-    """Return magnum's column-major 4x4 matrix as (4, 4) float64."""
-    return np.array([[matrix[j][i] for j in range(4)] for i in range(4)], dtype=np.float64)
+def matrices(found: Sequence[Any]) -> np.ndarray:
+    """Return magnum's 4x4 matrices as (k, 4, 4) float64."""
+    return np.array([np.asarray(m) for m in found], dtype=np.float64).reshape(-1, 4, 4)
 
 
 def matrix_of(turn: np.ndarray, pos: np.ndarray) -> np.ndarray:
@@ -196,8 +240,3 @@ def matrix_of(turn: np.ndarray, pos: np.ndarray) -> np.ndarray:
     out = np.eye(4)
     out[:3, :3], out[:3, 3] = turn, pos
     return out
-
-
-def stack(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
-    """Return rows as (k, width) float64, also when there are none."""
-    return np.array(rows, dtype=np.float64).reshape(len(rows), width)

@@ -17,28 +17,49 @@ else:  # run from the server's own folder
 
 _NAME = "tpsrl_colour"
 _HEAD = (0.25, 0.0, 1.2), (0.75, 0.0, 1.0), 90.0
-_THIRD = (-1.25, -0.85, 2.1), (0.55, 0.05, 0.75), 75.0
+_THIRD = (-1.25, -0.85, 2.1), (0.55, 0.05, 0.75), 62.0
 _ARM = (-0.02, 0.0, 0.07), (0.98, 0.0, -0.18), 75.0
-"""Eye, a point it looks at, in the frame that carries it; horizontal field of view, degrees."""
-_ABOVE = 12.5
+"""Eye, a point it looks at, in the frame that carries it; vertical field of view, degrees."""
+_OVERVIEW = np.array([0.0, -3.235, 12.074]), np.zeros(3), np.array([0.0, 0.0, 1.0]), 45.0
+_FOLLOW, _STEEP = 2.2, np.radians(-68.0)
 _EDGES = [(a, a | bit) for a in range(8) for bit in (1, 2, 4) if not a & bit]
 
 
-def place(camera: str, base: np.ndarray, gripper: Callable[[], np.ndarray]) -> Any:
-    """Return eye, target and up direction (3,) in our world, and the field of view in degrees.
+def place(
+    camera: str, base: np.ndarray, gripper: Callable[[], np.ndarray],
+    free: Callable[[np.ndarray, np.ndarray], float],
+) -> Any:  # fmt: skip
+    """Return eye, target and up (3,) in our world, and the vertical field of view in degrees.
 
     Args:
         camera: ``"third_person"``, ``"head"``, ``"arm"`` or ``"overview"``.
         base: (4, 4) pose of the robot.
         gripper: gives the (4, 4) pose of the gripper.
+        free: from a point in a direction -> distance to the first thing that is not the robot, m.
     """
     if camera == "overview":
-        return np.array([0.0, -0.2, _ABOVE]), np.zeros(3), np.array([0.0, 1.0, 0.0]), 60.0
+        return _OVERVIEW
     frame = gripper() if camera == "arm" else base
     eye, target, view = {"head": _HEAD, "arm": _ARM}.get(camera, _THIRD)
-    points = [frame[:3, :3] @ np.array(p) + frame[:3, 3] for p in (eye, target)]
+    eye, target = (frame[:3, :3] @ np.array(p) + frame[:3, 3] for p in (eye, target))
     up = frame[:3, 2] if camera == "arm" else np.array([0.0, 0.0, 1.0])
-    return points[0], points[1], up, view
+    if camera == "third_person":
+        eye, target = _over_shoulder(eye, target, free)
+    return eye, target, up, view
+
+
+def _over_shoulder(
+    eye: np.ndarray, target: np.ndarray, free: Callable[[np.ndarray, np.ndarray], float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rise above the robot where a wall is in the way."""
+    forward = (target - eye) / np.linalg.norm(target - eye)
+    focus = eye + _FOLLOW * forward
+    reach = min(free(focus, -forward) - 0.15, _FOLLOW)
+    rise = float(np.clip(1.5 * (1.0 - reach / _FOLLOW), 0.0, 1.0))
+    level, heading = np.arcsin(forward[2]), np.arctan2(forward[1], forward[0])
+    down = (1.0 - rise) * level + rise * _STEEP
+    ahead = np.array([np.cos(down) * np.cos(heading), np.cos(down) * np.sin(heading), np.sin(down)])
+    return focus - (_FOLLOW + 0.5 * rise) * ahead, focus
 
 
 def draw(
@@ -60,7 +81,9 @@ def draw(
     eye, target, up, view = where
     spec = habitat_sim.CameraSensorSpec()
     spec.uuid, spec.sensor_type = _NAME, habitat_sim.SensorType.COLOR
-    spec.resolution, spec.hfov = [height, width], view
+    # Habitat's field of view is the horizontal one.
+    wide = 2.0 * np.arctan(np.tan(np.radians(view) / 2.0) * width / height)
+    spec.resolution, spec.hfov = [height, width], float(np.degrees(wide))
     sim._try_acquire_context()
     sim.add_sensor(spec)
     try:

@@ -5,7 +5,9 @@ Needs Python 3.9, NumPy and habitat-lab.
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -148,6 +150,27 @@ def configure(lab: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         sensor = agent.sim_sensors.head_depth_sensor
         sensor.width = sensor.height = int(options["depth"] or 8)
     return simulator
+
+
+def start(lab: Mapping[str, Any], config: Any) -> Any:
+    """Return habitat-lab's simulator.
+
+    Without a GPU it gets no light from pictures of surroundings: to prepare that takes a CPU a
+    quarter of a minute. Habitat looks for such settings in the working directory alone.
+    """
+    if config.habitat_sim_v0.gpu_device_id >= 0:
+        return lab["Sim"](config=config)
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(os.path.join(folder, "data"))
+        with open(os.path.join(folder, "data", "default.pbr_config.json"), "w") as file:
+            json.dump({"enable_ibl": False, "ibl_blut_filename": "", "ibl_envmap_filename": "",
+                       "enable_direct_lights": True}, file)  # fmt: skip
+        os.chdir(folder)
+        try:
+            return lab["Sim"](config=config)
+        finally:
+            os.chdir(before)
 
 
 def actions(lab: Mapping[str, Any], sim: Any) -> dict[str, Any]:

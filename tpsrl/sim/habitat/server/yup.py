@@ -13,9 +13,9 @@ Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
 
 
 def point(value: np.ndarray, floor: float) -> np.ndarray:
-    """Return a point of Habitat's world in ours; ``floor`` is its floor's height there, m."""
-    out = Z_UP @ np.asarray(value, dtype=np.float64)
-    out[2] -= floor
+    """Return points (..., 3) of Habitat's world in ours; ``floor`` is its floor's height there."""
+    out = np.asarray(value, dtype=np.float64) @ Z_UP.T
+    out[..., 2] -= floor
     return out
 
 
@@ -26,7 +26,7 @@ def point_back(value: np.ndarray, floor: float) -> np.ndarray:
 
 
 def object_rotation(matrix: np.ndarray) -> np.ndarray:
-    """Return the z-up rotation of an object from Habitat's."""
+    """Return the z-up rotations (..., 3, 3) of objects from Habitat's."""
     return Z_UP @ np.asarray(matrix, dtype=np.float64) @ Z_UP.T
 
 
@@ -36,24 +36,24 @@ def object_rotation_back(matrix: np.ndarray) -> np.ndarray:
 
 
 def link_rotation(matrix: np.ndarray) -> np.ndarray:
-    """Return the z-up rotation of a link's frame from Habitat's."""
+    """Return the z-up rotations (..., 3, 3) of links' frames from Habitat's."""
     return Z_UP @ np.asarray(matrix, dtype=np.float64)
 
 
 def quaternion(matrix: np.ndarray) -> np.ndarray:
-    """Return the ``wxyz`` quaternion, ``w >= 0``, of a (3, 3) rotation."""
+    """Return the ``wxyz`` quaternions (..., 4), ``w >= 0``, of (..., 3, 3) rotations."""
     m = np.asarray(matrix, dtype=np.float64)
-    symmetric = np.array(
-        [
-            [m.trace(), m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]],
-            [0.0, m[0, 0] - m[1, 1] - m[2, 2], m[0, 1] + m[1, 0], m[0, 2] + m[2, 0]],
-            [0.0, 0.0, m[1, 1] - m[0, 0] - m[2, 2], m[1, 2] + m[2, 1]],
-            [0.0, 0.0, 0.0, m[2, 2] - m[0, 0] - m[1, 1]],
-        ]
-    )
+    x, y, z = (m[..., i, i] for i in range(3))
+    symmetric = np.zeros((*m.shape[:-2], 4, 4))
+    symmetric[..., 0, 0], symmetric[..., 1, 1] = x + y + z, x - y - z
+    symmetric[..., 2, 2], symmetric[..., 3, 3] = y - x - z, z - x - y
+    for i, j, k in ((1, 2, 3), (2, 3, 1), (3, 1, 2)):
+        symmetric[..., 0, i] = m[..., k - 1, j - 1] - m[..., j - 1, k - 1]
+        low, high = min(j, k), max(j, k)
+        symmetric[..., low, high] = m[..., j - 1, k - 1] + m[..., k - 1, j - 1]
     # The eigenvector of the largest eigenvalue (Bar-Itzhack, 2000); upper triangle read.
-    found = np.linalg.eigh(symmetric, UPLO="U")[1][:, -1]
-    return found if found[0] >= 0 else -found
+    found = np.linalg.eigh(symmetric, UPLO="U")[1][..., -1]
+    return np.where(found[..., :1] >= 0, found, -found)
 
 
 def rotation(quat: np.ndarray) -> np.ndarray:
