@@ -305,15 +305,15 @@ def _report(
         busy = float(np.median(work[name]))
         print(f"  {name:<26}{np.median(found):>7.0f} steps/s {span:<16}{busy:>7.2f} ms CPU a step")
     alone, served = "mujoco, imported scene", "mujoco in a server"
-    walls = [1e3 / np.array(rates[name]) for name in (alone, served)]
+    spans = [1e3 / np.array(rates[name]) for name in (alone, served)]
     busies = [np.array(work[name]) for name in (alone, served)]
-    for what, (one, two) in {"wall-clock": walls, "processor": busies}.items():
+    for what, (one, two) in {"wall-clock": spans, "processor": busies}.items():
         cost, whole = float(np.median(two - one)), float(np.median(one))
         share = 100 * cost / whole
         print(f"the process boundary: {cost:.3f} ms {what} time, {share:.1f}% of {whole:.2f} ms")
         if "habitat" in rates:
-            found = 1e3 / np.array(rates["habitat"]) if what == "wall-clock" else work["habitat"]
-            step = float(np.median(found))
+            walls = 1e3 / np.array(rates["habitat"])
+            step = float(np.median(walls if what == "wall-clock" else work["habitat"]))
             print(f"  of Habitat's step, {step - cost:.2f} ms: {100 * cost / (step - cost):.1f}%")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 

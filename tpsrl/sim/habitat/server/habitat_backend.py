@@ -326,8 +326,10 @@ class HabitatBackend(HabitatBodies):
         return self.op_read()
 
     def _pixels(self, depth: Any) -> np.ndarray:
+        """Habitat gives 0 where there is nothing, which is far and not near."""
         size = int(self._options["depth"])
-        return np.asarray(depth, dtype=np.float32).reshape(1, size, size, 1)
+        seen = np.asarray(depth, dtype=np.float32).reshape(1, size, size, 1)
+        return np.where(seen == 0.0, np.float32(1.0), seen)
 
     def _state(self) -> dict[str, Any]:
         robot, grasp = self._robot, self._sim.grasp_mgr

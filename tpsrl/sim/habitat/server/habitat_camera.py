@@ -40,8 +40,8 @@ def place(
     if camera == "overview":
         return _OVERVIEW
     frame = gripper() if camera == "arm" else base
-    eye, target, view = {"head": _HEAD, "arm": _ARM}.get(camera, _THIRD)
-    eye, target = (frame[:3, :3] @ np.array(p) + frame[:3, 3] for p in (eye, target))
+    *ends, view = {"head": _HEAD, "arm": _ARM}.get(camera, _THIRD)
+    eye, target = (frame[:3, :3] @ np.array(p) + frame[:3, 3] for p in ends)
     up = frame[:3, 2] if camera == "arm" else np.array([0.0, 0.0, 1.0])
     if camera == "third_person":
         eye, target = _over_shoulder(eye, target, free)
