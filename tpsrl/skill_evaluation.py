@@ -21,7 +21,7 @@ Writes episodes.jsonl and summary.json into out=; the same command again runs wh
 
 _BLOCK = 10
 _FREE = ("out", "workers", "episodes", "gpu", "habitat")
-_NEW = {"sim": "mujoco", "path": None}
+_NEW = {"sim": "mujoco", "path": None, "sample": False}
 """Keys that older results lack, and what those were measured with."""
 
 
@@ -60,6 +60,9 @@ class SkillEvalConfig:
     )
     actions: str = field(default="full", metadata={"choices": ["full", "restricted"]})
     contract: str = field(default="fixed", metadata={"choices": ["fixed", "parity"]})
+    sample: bool = field(
+        default=False, metadata={"help": "agent=tpsrl: draw actions; otherwise the mean acts"}
+    )
     seed: int = field(default=0, metadata={"help": "of the first episode", "min": 0})
     out: Path | None = field(
         default=None, metadata={"help": "result folder; null for outputs/skills/SKILL_SPLIT_AGENT"}
@@ -166,7 +169,9 @@ def _records(
     wanted = range(config.seed, config.seed + config.episodes)
     missing = [seed for seed in wanted if seed not in records]
     blocks = [tuple(missing[k : k + _BLOCK]) for k in range(0, len(missing), _BLOCK)]
-    jobs = [TrialJob(config.skill, env_args, config.agent, policy, b) for b in blocks]
+    jobs = [
+        TrialJob(config.skill, env_args, config.agent, policy, b, config.sample) for b in blocks
+    ]
     won = sum(records[s]["success"] for s in wanted if s in records)
     label = f"{config.agent} {config.skill}"
     if jobs:

@@ -48,7 +48,7 @@ def read_weights(path: Path) -> tuple[Weights, dict[str, Any]]:
 
 
 class NumpyPolicy:
-    """The deterministic policy: the mean action, with the recurrent state kept inside.
+    """A policy with its recurrent state kept inside: its mean action, or one drawn from it.
 
     Args:
         weights: of the network.
@@ -87,19 +87,31 @@ class NumpyPolicy:
         self._hidden = np.zeros((self._layers, size), np.float32)
         self._cell = np.zeros((self._layers, size), np.float32)
 
-    def step(self, observations: dict[str, np.ndarray]) -> np.ndarray:
+    def step(
+        self, observations: dict[str, np.ndarray], rng: np.random.Generator | None = None
+    ) -> np.ndarray:
         """Return the (A,) float32 mean action, clipped to [-1, 1].
 
         Dimensions that choose between -1 and +1 give the likelier of the two.
 
         Args:
             observations: name -> array without a batch axis.
+            rng: draws the action from the policy's distribution instead.
         """
         features = self._encode(observations)
         for layer in range(self._layers):
             features = self._lstm(features, layer)
-        mean = self._affine("actor.linear", features)[: self.size]
-        mean[self._binary] = np.where(mean[self._binary] > 0, 1.0, -1.0)
+        output = self._affine("actor.linear", features)
+        mean, threshold = output[: self.size], 0.0
+        if rng is not None:
+            spread = self._weights["actor.log_std"] + sum(
+                output[self.size :].reshape(-1, self.size)
+            )
+            threshold = rng.logistic(size=len(self._binary))
+            normal = rng.normal(size=self.size) * np.exp(np.clip(spread, -10.0, 1.0))
+            normal[self._binary] = 0.0
+            mean = (mean + normal).astype(np.float32)
+        mean[self._binary] = np.where(mean[self._binary] > threshold, 1.0, -1.0)
         return np.clip(mean, -1.0, 1.0)
 
     def _affine(self, name: str, x: np.ndarray) -> np.ndarray:

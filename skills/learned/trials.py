@@ -27,6 +27,7 @@ class TrialJob:
         agent: ``"tpsrl"`` (a trained policy), ``"scripted"`` or ``"random"``.
         policy: weights of the trained policy.
         seeds: of the episodes.
+        sample: actions are drawn from the policy's distribution; otherwise its mean acts.
     """
 
     skill: str
@@ -34,23 +35,26 @@ class TrialJob:
     agent: str
     policy: Path | None
     seeds: tuple[int, ...]
+    sample: bool = False
 
 
 class PolicyAgent(EnvAgent):
-    """The mean action of a trained policy; set ``observation`` before :meth:`act`."""
+    """The mean or a drawn action of a policy; set ``observation`` before :meth:`act`."""
 
-    def __init__(self, env: SkillEnv, policy: NumpyPolicy) -> None:
+    def __init__(self, env: SkillEnv, policy: NumpyPolicy, sample: bool = False) -> None:
         super().__init__(env)
-        self._policy = policy
+        self._policy, self._sample = policy, sample
+        self._rng: np.random.Generator | None = None
         self.observation: dict[str, np.ndarray] = {}
 
     def reset(self, seed: int) -> None:
         """See :meth:`EnvAgent.reset`."""
         self._policy.reset()
+        self._rng = np.random.default_rng([seed, 3]) if self._sample else None
 
     def act(self) -> np.ndarray:
         """See :meth:`EnvAgent.act`."""
-        return self._policy.step(self.observation)
+        return self._policy.step(self.observation, self._rng)
 
 
 def run_trials(job: TrialJob) -> list[dict[str, Any]]:
@@ -66,7 +70,7 @@ def _agent(job: TrialJob, env: SkillEnv) -> EnvAgent:
     if job.agent == "scripted":
         return scripted_agent(env)
     assert job.policy is not None
-    return PolicyAgent(env, NumpyPolicy.load(job.policy))
+    return PolicyAgent(env, NumpyPolicy.load(job.policy), job.sample)
 
 
 def _episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:

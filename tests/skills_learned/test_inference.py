@@ -55,6 +55,23 @@ def test_numpy_policy_computes_what_torch_computes(tmp_path, observations, net):
             np.testing.assert_allclose(ours.step(seen), wanted, atol=2e-5)
 
 
+@pytest.mark.parametrize("std", ["parameter", "state"])
+def test_drawn_actions_have_the_distribution_that_torch_has(tmp_path, std):
+    torch.manual_seed(0)
+    net = NetConfig(mlp=[16], std=std, initial_std=0.2, binary_actions=[-1], binary_initial=0.3)
+    policy = make_policy(EnvSpec(VECTOR, ACTION), net).eval()
+    save_policy(policy, tmp_path / "p.safetensors")
+    ours, rng = NumpyPolicy.load(tmp_path / "p.safetensors"), np.random.default_rng(0)
+    seen = {k: rng.random(s.shape, np.float32) for k, s in VECTOR.items()}
+    drawn = np.array([ours.step(seen, rng) for _ in range(4000)])
+    tensors = {k: torch.from_numpy(v).expand(4000, *v.shape) for k, v in seen.items()}
+    with torch.no_grad():
+        theirs = policy.act(tensors, policy.initial_state(4000)).action.clamp(-1, 1).numpy()
+    np.testing.assert_allclose(drawn.mean(axis=0), theirs.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(drawn.std(axis=0), theirs.std(axis=0), rtol=0.07)
+    assert set(np.unique(drawn[:, -1])) == {-1.0, 1.0}
+
+
 def test_networks_it_cannot_compute_are_refused(tmp_path):
     policy = make_policy(EnvSpec(DEPTH, ACTION), NetConfig(encoder="se_resnet9"))
     save_policy(policy, tmp_path / "p.safetensors")

@@ -18,7 +18,7 @@ docs/evaluation.md explains the numbers.
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
   tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment,
              keys: skill agent weights episodes split data path handoff depth actions contract seed
-             out workers sim gpu habitat.python habitat.robot (docs/training_skills.md)"""
+             sample out workers sim gpu habitat.python habitat.robot (docs/training_skills.md)"""
 
 
 @dataclass
