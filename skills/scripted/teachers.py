@@ -17,6 +17,7 @@ import numpy as np
 from skills.interface import Skill, SkillName
 from skills.scripted import make_skill
 from skills.scripted.approach import Approach
+from skills.scripted.endings import home, release
 from skills.scripted.laws import LAWS
 from skills.scripted.paths import drive_to
 from skills.scripted.pick import REST_REACHED, Pick
@@ -66,8 +67,6 @@ _LED_STEPS = 20
 _FOLLOWED = 0.03
 """A base that is no farther from where its action should have brought it followed, m and rad."""
 _ATTEMPTS, _MOST_PLANS = 4, 30
-_BACK_STEPS = 12
-"""How long a robot whose arm was left somewhere backs off before it stands, control steps."""
 
 
 def make_teacher(name: SkillName, standing: bool = False) -> Skill:
@@ -343,7 +342,7 @@ class TeachPick(Pick, _Teaching):
         wanted, banned = target.object_index, list[Reach]()
         course = None
         if look(sim, env_id).held_object == wanted:
-            yield from _home(sim, env_id)
+            yield from home(sim, env_id)
             return
         for _ in range(_MOST_PLANS):
             view = look(sim, env_id)
@@ -370,7 +369,7 @@ class TeachPlace(Place, _Teaching):
         goal, banned = place_goal(sim, env_id, self.call), list[Reach]()
         course = None
         if not look(sim, env_id).holding:
-            yield from _home(sim, env_id)
+            yield from home(sim, env_id)
             return
         for _ in range(_MOST_PLANS):
             view = look(sim, env_id)
@@ -380,7 +379,7 @@ class TeachPlace(Place, _Teaching):
             course = self._plan(sim, env_id, tip, banned, target.object_index)
             yield from self._arrive(sim, env_id, course)
             if (yield from self._contact(sim, env_id, course, grasp=False)):
-                yield from _release(sim, env_id)
+                yield from release(sim, env_id)
         if course is None or look(sim, env_id).holding:
             raise GiveUpError("object not released")
         yield from _to_rest(sim, env_id, course)
@@ -399,33 +398,9 @@ def _lift(sim: Simulator, env_id: int, course: _Course) -> Actions:
         yield action
 
 
-def _release(sim: Simulator, env_id: int) -> Actions:
-    free = 0
-    for _ in range(_PATIENCE):
-        view = look(sim, env_id)
-        free += not view.holding
-        if free > 3:
-            return
-        action = still(view)
-        action[ACTION_GRIP] = -1.0
-        yield action
-
-
 def _to_rest(sim: Simulator, env_id: int, course: _Course) -> Actions:
     for _ in range(200):
         view = look(sim, env_id)
         if view.rest_distance < REST_REACHED - 0.02:
             return
         yield leave(course, view)
-
-
-def _home(sim: Simulator, env_id: int) -> Actions:
-    """Bring the arm to rest without knowing how it came where it is: back off first."""
-    for step in range(120):
-        view = look(sim, env_id)
-        if view.rest_distance < REST_REACHED - 0.02:
-            return
-        action = still(view)
-        action[ACTION_ARM] = arm_action(view, rest_posture(view.target))
-        action[ACTION_BASE] = (-0.4 if step < _BACK_STEPS else 0.0), 0.0
-        yield action
