@@ -167,22 +167,32 @@ def _differences(a: Simulator, first: Episode, b: Simulator, second: Episode) ->
         sim.set_arm(fetch.ARM_INIT[None])
     near = np.abs(np.asarray(a.depth()) - np.asarray(b.depth())) * fetch.DEPTH_RANGE[1] < _NEAR
     out["depth within 5 cm, share of pixels"] = float(near.mean())
-    out["base after 20 actions, m and rad"] = _drive(a, b)
+    out |= _drive(a, b)
     return out
 
 
-def _drive(a: Simulator, b: Simulator) -> float:
+def _drive(a: Simulator, b: Simulator) -> dict[str, float]:
+    """Return the largest difference of one step in which nothing blocked either, and in the end."""
     rng = np.random.default_rng(1)
-    worst = 0.0
+    step = end = 0.0
     for _ in range(20):
         action = np.zeros((1, 10))
         action[0, 7], action[0, 8:] = -1.0, rng.uniform(-1.0, 1.0, 2)
-        a.step(action)
-        b.step(action)
-        off = np.asarray(a.state().base_pose[0]) - np.asarray(b.state().base_pose[0])
-        off[2] = np.arctan2(np.sin(off[2]), np.cos(off[2]))
-        worst = max(worst, float(np.abs(off).max()))
-    return worst
+        moves = []
+        for sim in (a, b):
+            before = np.array(sim.state().base_pose[0])
+            sim.step(action)
+            moves.append(_turned(np.asarray(sim.state().base_pose[0]) - before))
+        wanted = abs(action[0, 8]) * fetch.BASE_DELTA_LINEAR - 1e-4
+        if min(np.linalg.norm(move[:2]) for move in moves) >= wanted:
+            step = max(step, float(np.abs(_turned(moves[0] - moves[1])).max()))
+        off = _turned(np.asarray(a.state().base_pose[0]) - np.asarray(b.state().base_pose[0]))
+        end = max(end, float(np.abs(off).max()))
+    return {"base, a free step, m and rad": step, "base within 20 steps, m and rad": end}
+
+
+def _turned(off: np.ndarray) -> np.ndarray:
+    return np.array([off[0], off[1], np.arctan2(np.sin(off[2]), np.cos(off[2]))])
 
 
 def _gap(a: Any, b: Any) -> float:
