@@ -164,8 +164,9 @@ def start(lab: Mapping[str, Any], config: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(os.path.join(folder, "data"))
         with open(os.path.join(folder, "data", "default.pbr_config.json"), "w") as file:
-            json.dump({"enable_ibl": False, "ibl_blut_filename": "", "ibl_envmap_filename": "",
-                       "enable_direct_lights": True}, file)  # fmt: skip
+            # A name that no picture has: an empty one would stand for Habitat's own picture.
+            json.dump({"enable_ibl": False, "enable_direct_lights": True,
+                       "ibl_blut_filename": "none", "ibl_envmap_filename": "none"}, file)  # fmt: skip
         os.chdir(folder)
         try:
             return lab["Sim"](config=config)
