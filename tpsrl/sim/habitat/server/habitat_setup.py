@@ -165,8 +165,8 @@ def start(lab: Mapping[str, Any], config: Any) -> Any:
         os.mkdir(os.path.join(folder, "data"))
         with open(os.path.join(folder, "data", "default.pbr_config.json"), "w") as file:
             # A name that no picture has: an empty one would stand for Habitat's own picture.
-            json.dump({"enable_ibl": False, "enable_direct_lights": True,
-                       "ibl_blut_filename": "none", "ibl_envmap_filename": "none"}, file)  # fmt: skip
+            none = {"ibl_blut_filename": "none", "ibl_envmap_filename": "none"}
+            json.dump({"enable_ibl": False, "enable_direct_lights": True, **none}, file)
         os.chdir(folder)
         try:
             return lab["Sim"](config=config)
