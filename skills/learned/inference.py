@@ -102,7 +102,7 @@ class NumpyPolicy:
         for layer in range(self._layers):
             features = self._lstm(features, layer)
         output = self._affine("actor.linear", features)
-        mean, threshold = output[: self.size], 0.0
+        mean, threshold = output[: self.size], np.zeros(len(self._binary))
         if rng is not None:
             spread = self._weights["actor.log_std"] + sum(
                 output[self.size :].reshape(-1, self.size)
