@@ -71,7 +71,10 @@ def test_imitation_then_ver_then_export_then_evaluation(tmp_path, capsys):
     [
         (["train", "skill=pik"], "did you mean 'pick'"),
         (["train", "skill=flee", "pretrain=scripted"], "no scripted skill"),
-        (["train", "skill=pick", "config=lptop"], "is no file and none of articulated, laptop, monolithic, navigate"),
+        (
+            ["train", "skill=pick", "config=lptop"],
+            "none of articulated, laptop, monolithic, navigate",
+        ),
         (["train", "skill=pick", "imitate.episodess=3"], "did you mean 'episodes'"),
         (["train", "skill=pick", "env_args.episodes=absent.json.gz"], "tpsrl episodes scenario="),
         (["eval", "skill=pick", "weights=absent"], "no weights of 'pick'"),
