@@ -13,7 +13,7 @@ import numpy as np
 
 from tpsrl.scenes.description import Container, Furniture, Marker, Receptacle, Shape
 
-VERSION = 2
+VERSION = 3
 """Raise when the layout of the exported files changes; readers refuse newer versions."""
 MANIFEST = "tpsrl_export.json"
 """At the root of an export: version and a hash of every file."""

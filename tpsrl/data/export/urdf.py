@@ -24,6 +24,9 @@ ROOT = "root"
 """Name of the y-up root link."""
 TO_Y_UP = "-1.5707963267948966 0 0"
 """Roll, pitch, yaw of a z-up frame in a y-up one."""
+_GROUP = "1"
+"""Habitat's group of things that collide with all others. Without it a URDF counts as a robot, and
+what is held or was let go a moment ago passes through robots."""
 _MAX_EFFORT, _MAX_SPEED = "100", "10"
 _USUAL_SPEED = {"slide": 0.3, "hinge": 0.5}
 """Of furniture that a robot opens, m/s or rad/s."""
@@ -109,7 +112,7 @@ def _link(robot: ET.Element, folder: Path, link: Link) -> None:
 
 
 def _collision(element: ET.Element, folder: Path, link: Link, index: int, shape: Shape) -> None:
-    collision = ET.SubElement(element, "collision", name=f"solid{index:03d}")
+    collision = ET.SubElement(element, "collision", name=f"solid{index:03d}", group=_GROUP)
     origin(collision, shape.pos, rpy(shape.quat))
     geometry = ET.SubElement(collision, "geometry")
     if shape.kind == "box":

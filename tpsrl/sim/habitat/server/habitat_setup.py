@@ -15,6 +15,8 @@ OLDEST = (0, 2, 5)
 """The first release with the interfaces that are used here (articulated agents)."""
 CONFIG = "benchmark/rearrange/skills/pick.yaml"
 """habitat-lab's own configuration that ours begins with: Fetch, suction, one depth camera."""
+EDGE = 1e-3
+"""The base stops this far before an edge of the navigation mesh, along its way, m."""
 CONDA = (
     "conda create -n habitat python=3.9 cmake=3.14.0 && conda activate habitat && conda install"
     " habitat-sim withbullet headless -c conda-forge -c aihabitat && pip install habitat-lab"
@@ -98,6 +100,10 @@ def parts(habitat: Any, habitat_sim: Any) -> dict[str, Any]:
             RearrangeSim._sanitize_config(config)
             config.sim_cfg.requires_textures = True
 
+        def step_filter(self, start_pos: Any, end_pos: Any) -> Any:
+            """Return where a straight step of the base ends on the navigation mesh."""
+            return stop_before_edge(self.pathfinder, start_pos, end_pos)
+
     return {
         "magnum": magnum, "habitat_sim": habitat_sim, "read_write": read_write,
         "get_config": get_config, "Episode": RearrangeEpisode, "Sim": Sim,
@@ -105,6 +111,43 @@ def parts(habitat: Any, habitat_sim: Any) -> dict[str, Any]:
         "OmegaConf": OmegaConf,
         "versions": {"habitat-lab": habitat.__version__, "habitat-sim": habitat_sim.__version__},
     }  # fmt: skip
+
+
+def stop_before_edge(finder: Any, start: Any, end: Any) -> Any:
+    """Return where a straight step on the navigation mesh ends: just before its edge, if there.
+
+    Habitat ends a blocked step on the edge itself, and a step that begins on an edge meets that
+    edge at once, so that it leads nowhere, whatever its direction: the robot would stay for good.
+
+    Args:
+        finder: Habitat's ``PathFinder``.
+        start: magnum's ``Vector3`` in Habitat's frame, m.
+        end: where the step would lead, likewise.
+    """
+    way = end - start
+    way.y = 0.0
+    length = way.length()
+    if length < EDGE:
+        return finder.try_step_no_sliding(start, end)
+    ahead = way * (EDGE / length)
+    origin = start
+    reached = finder.try_step_no_sliding(start, end)
+    if (
+        _apart(reached, start) < EDGE / 10
+        and _apart(finder.snap_point(start + ahead), start + ahead) < EDGE / 10
+    ):
+        origin = start + ahead
+        reached = finder.try_step_no_sliding(origin, end)
+    if _apart(reached, end) < EDGE / 10:
+        return reached
+    if _apart(reached, origin) <= EDGE:
+        return start
+    return finder.try_step_no_sliding(origin, reached - ahead)
+
+
+def _apart(a: Any, b: Any) -> float:
+    """Return the horizontal distance, m; nan where there is no point."""
+    return float(((a.x - b.x) ** 2 + (a.z - b.z) ** 2) ** 0.5)
 
 
 def check_files(options: Mapping[str, Any]) -> None:
