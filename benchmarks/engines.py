@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -242,29 +243,37 @@ def _rate(sim: Simulator, steps: int) -> tuple[float, float]:
 def _play(
     sims: dict[str, Simulator], played: dict[str, tuple[Episode, ...]], config: Config
 ) -> dict[str, list[dict[str, Any]]]:
-    """Let the scripted agent play the same episodes on every engine."""
+    """Let the scripted agent play the same episodes, each on one engine after the other.
+
+    On MuJoCo and Habitat; without Habitat, on every engine. Each episode is printed when it ends.
+    """
     from eval.episode import EpisodeRecord, run_episode
     from tpsrl.assembly import MAX_STEPS, make_agent, make_task
 
-    out: dict[str, list[dict[str, Any]]] = {name: [] for name in sims if config.agent}
+    names = [REFERENCE, "habitat"] if "habitat" in sims else list(sims)
+    out: dict[str, list[dict[str, Any]]] = {name: [] for name in names if config.agent}
+    count = min(config.agent, len(played[REFERENCE]))
     with Progress(transient=True) as progress:
-        task = progress.add_task("scripted agent", total=config.agent * len(out))
-        for name in out:
-            for index, episode in enumerate(played[name][: config.agent]):
-                agent = make_agent("scripted", "replan", config.scenario)
-                blank = EpisodeRecord(
+        task = progress.add_task("scripted agent", total=count * len(out))
+        for index, name in itertools.product(range(count), out):
+            episode = played[name][index]
+            record = run_episode(
+                sims[name],
+                make_agent("scripted", "replan", config.scenario),
+                make_task(episode, config.scenario),
+                EpisodeRecord(
                     index, episode.episode_id, "", config.scenario, episode.layout, index
-                )
-                record = run_episode(
-                    sims[name],
-                    agent,
-                    make_task(episode, config.scenario),
-                    blank,
-                    episode,
-                    MAX_STEPS[config.scenario],
-                )
-                out[name].append({"success": record.success, "steps": record.steps})
-                progress.advance(task)
+                ),
+                episode,
+                MAX_STEPS[config.scenario],
+            )
+            out[name].append({"success": record.success, "steps": record.steps})
+            failed = [f"{s['skill']}: {s['cause']}" for s in record.skills if s["cause"]]
+            progress.console.print(
+                f"episode {index} on {name}: {'success' if record.success else record.end} after"
+                f" {record.steps} steps; failed skills: {', '.join(failed) or 'none'}"
+            )
+            progress.advance(task)
     return out
 
 
