@@ -18,25 +18,32 @@ def test_the_restricted_agent_needs_what_its_scenario_needs():
         policies_of("tpsrl-restricted", "set_table")
 
 
-def test_the_base_stands_still_while_it_picks():
+def _moved(sim, episode):
+    """How far the base goes in each skill of the restricted agent's first 600 steps, m."""
     agent = make_agent("tpsrl-restricted", "hab", "rearrange_easy")
-    episode = load_shipped("rearrange_easy").episodes[0]
-    moved = {"navigate": 0.0, "pick": 0.0}
+    moved: dict[str, float] = {}
+    sim.reset([episode], [1])
+    agent.reset(sim, 0, episode, seed=1)
+    for _ in range(600):
+        before = np.array(sim.state().base_pose[0])
+        action = agent.act(sim, 0)
+        ran = agent.report().skills[-1].skill
+        if action is None or (ran == "navigate" and "pick" in moved):
+            break
+        sim.step(action[None])
+        step = float(np.abs(np.array(sim.state().base_pose[0]) - before).max())
+        moved[ran] = moved.get(ran, 0.0) + step
+    return moved
+
+
+def test_the_base_stands_still_while_it_picks():
     with MujocoSimulator(depth=64) as sim:
-        sim.reset([episode], [1])
-        agent.reset(sim, 0, episode, seed=1)
-        for _ in range(600):
-            before = np.array(sim.state().base_pose[0])
-            action = agent.act(sim, 0)
-            ran = agent.report().skills[-1].skill
-            if action is None or (ran == "navigate" and moved["pick"]):
-                break
-            sim.step(action[None])
-            if ran in moved:
-                moved[ran] += float(np.abs(np.array(sim.state().base_pose[0]) - before).max())
-        assert moved["navigate"] > 0.1
-        assert "pick" in [record.skill for record in agent.report().skills]
-        assert moved["pick"] < 1e-6
+        # A learned Navigate does not arrive in every episode.
+        runs = (_moved(sim, episode) for episode in load_shipped("rearrange_easy").episodes[:6])
+        moved = next((run for run in runs if "pick" in run), None)
+    assert moved is not None, "no Pick was begun in six episodes"
+    assert moved["navigate"] > 0.1
+    assert moved["pick"] < 1e-6
 
 
 def test_the_monolithic_agent_acts():
