@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from skills.tasks.places import rotation_matrix
 from tests.contract.engines import UPRIGHT, Engine, episode, object_index
 from tests.contract.test_reset_and_step import run
 from tpsrl.agents.predicates import OBJECT_AT, HabTask, World
@@ -47,6 +48,23 @@ def test_a_held_object_comes_along_until_it_is_released(sim: Simulator) -> None:
     run(sim, 60, grip=-1.0)
     assert sim.state().held_object[0] == -1
     assert sim.state().object_pos[0, index, 2] < 0.2, "a released object falls to the floor"
+
+
+def test_what_is_let_go_lands_on_articulated_furniture(sim: Simulator) -> None:
+    index, half = object_index(BOX), object_types()[BOX].half_size[2]
+    place = sim.scene(0).receptacles["counter_left"]
+    rotation = rotation_matrix(place.quat)
+    top = place.pos + rotation @ (place.center - [0.0, 0.0, place.half_size[2]])
+    base, reach = sim.state().base_pose[0], sim.state().ee_pos[0]
+    ahead = float(np.hypot(*(reach - [*base[:2], 0.0])[:2]))
+    yaw = np.arctan2(-rotation[1, 0], -rotation[0, 0])
+    sim.set_base(np.array([[*(top[:2] - ahead * np.array([np.cos(yaw), np.sin(yaw)])), yaw]]))
+    sim.snap_object(index, pose=np.array([*top[:2], top[2] + half + 0.03, *UPRIGHT]))
+    sim.release()
+    sim.settle(0.5)
+    rest = sim.state().object_pos[0, index]
+    assert rest[2] == pytest.approx(top[2] + half, abs=0.01)
+    assert np.linalg.norm(rest[:2] - top[:2]) < 0.05
 
 
 def test_snap_holds_and_teleports_carry(sim: Simulator) -> None:

@@ -153,6 +153,8 @@ def test_a_blocked_base_stops_where_it_is(sim: Simulator) -> None:
     run(sim, 5, forward=1.0)
     assert np.linalg.norm(sim.state().base_pose[0] - stopped) < 0.02
     assert np.linalg.norm(stopped[:2] - START[:2]) < 8.0
+    run(sim, 3, forward=-1.0)
+    assert np.linalg.norm(sim.state().base_pose[0, :2] - stopped[:2]) > 0.2, "it can go back"
 
 
 def test_depth_has_the_promised_shape_range_and_meaning(sim: Simulator) -> None:
