@@ -151,7 +151,7 @@ def test_importance_weights() -> None:
 
 
 def test_arrangement_is_quick() -> None:
-    """128 x 16 steps in 2 mini-batches: the issue allows 10 ms; medians keep CI noise out."""
+    """128 x 16 steps in 2 mini-batches: 10 ms are allowed; medians keep CI noise out."""
     storage = ragged_storage(0, 16, 128)
     times = []
     for seed in range(15):
