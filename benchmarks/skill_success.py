@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from eval.statistics import wilson
+from skills.learned.trials import play_episode
 from tpsrl.config import load
 
 
@@ -37,7 +38,7 @@ GRIP = {"close_cab": {"suction": True}, "close_fridge": {"suction": True}}
 
 
 def run(skill: str, config: Config) -> list[dict[str, Any]]:
-    """Return the last info of every episode, with its return, length and largest force."""
+    """Return the record of every episode, see ``skills.learned.trials.play_episode``."""
     import gymnasium
 
     import skills.envs
@@ -52,19 +53,8 @@ def run(skill: str, config: Config) -> list[dict[str, Any]]:
         options=GRIP.get(skill, {}) if config.agent == "scripted" else {},
     ).unwrapped
     agent = scripted_agent(env) if config.agent == "scripted" else RandomAgent(env)  # type: ignore[arg-type]
-    rows = []
-    for k in range(config.episodes):
-        _, info = env.reset(seed=config.seed + k)
-        agent.reset(config.seed + k)
-        total, steps, force, over = 0.0, 0, 0.0, False
-        while not over:
-            _, reward, terminated, truncated, info = env.step(agent.act())
-            total, steps, force = total + float(reward), steps + 1, max(force, info["force"])
-            over = terminated or truncated
-        reason = ""
-        if hasattr(agent, "skill"):
-            reason = agent.skill.status(env.sim, 0).reason  # type: ignore[attr-defined]
-        rows.append({**info, "return": total, "steps": steps, "peak": force, "reason": reason})
+    seeds = range(config.seed, config.seed + config.episodes)
+    rows = [play_episode(env, agent, seed) for seed in seeds]  # type: ignore[arg-type]
     env.close()
     return rows
 
@@ -96,7 +86,7 @@ def main(overrides: list[str]) -> int:
             f"{100 * low:.0f}-{100 * high:.0f}%",
             f"{means[0]:.1f}",
             f"{means[1]:.0f}",
-            f"{np.median([row['peak'] for row in rows]):.0f}",
+            f"{np.median([row['peak_force'] for row in rows]):.0f}",
             ", ".join(f"{cause} {count}" for cause, count in ends),
         )
     Console(width=140).print(table)

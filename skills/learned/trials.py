@@ -61,7 +61,7 @@ def run_trials(job: TrialJob) -> list[dict[str, Any]]:
     """Run the episodes of a job; return one record each."""
     env = environment(job.skill, job.env_args)
     agent = _agent(job, env)
-    return [_episode(env, agent, seed) for seed in job.seeds]
+    return [play_episode(env, agent, seed) for seed in job.seeds]
 
 
 def _agent(job: TrialJob, env: SkillEnv) -> EnvAgent:
@@ -73,7 +73,8 @@ def _agent(job: TrialJob, env: SkillEnv) -> EnvAgent:
     return PolicyAgent(env, NumpyPolicy.load(job.policy), job.sample)
 
 
-def _episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
+def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
+    """Let an agent play the episode of a seed; return its record."""
     observation, info = env.reset(seed=seed)
     place = _place(env)
     agent.reset(seed)

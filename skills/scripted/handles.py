@@ -13,12 +13,12 @@ from skills.scripted.reach import drive_steps, free_space
 from skills.scripted.view import (
     View,
     handle_offset,
-    link_pose,
     turn,
     unit,
     what_if,
     wrap,
 )
+from skills.tasks.places import link_pose
 from tpsrl.robot.fetch import ARM_DELTA
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import Navigation, Simulator

@@ -14,7 +14,8 @@ import numpy as np
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.scripted.postures import rest_posture
 from skills.scripted.program import GiveUpError, arm_action, drive_action
-from skills.scripted.view import View, handle_index, link_pose, look, turn, unit, wrap
+from skills.scripted.view import View, handle_index, look, turn, unit, wrap
+from skills.tasks.places import link_pose
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_DIM, ACTION_GRIP, Simulator

@@ -19,7 +19,7 @@ from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.scripted.pick import REST_REACHED
 from skills.scripted.postures import arm_steps, rest_posture
 from skills.scripted.program import GiveUpError, arm_action, still
-from skills.scripted.targets import episode_target, place_goal
+from skills.scripted.targets import DROP_HEIGHT, episode_target, place_goal
 from skills.scripted.view import View, WhatIf, look, to_base, what_if
 from tpsrl.robot.fetch import ARM_DELTA, ARM_INIT, ARM_LOWER, ARM_UPPER
 from tpsrl.robot.kinematics import arm_kinematics
@@ -27,7 +27,6 @@ from tpsrl.sim.door import ACTION_ARM, ACTION_GRIP, Simulator
 
 _UP, _BACK = 0.10, 0.05
 """The arm comes to this far above the target and behind it against its approach, m."""
-_DROP_HEIGHT = 0.02
 _LIFTS, _ROLLS = np.linspace(-1.2, 1.3, 14), np.linspace(-1.5, 1.5, 9)
 _ELBOWS, _FORE_ROLLS = np.linspace(0.0, 2.2, 12), np.linspace(-1.2, 1.2, 7)
 _WRISTS = np.linspace(-0.4, 2.1, 11)
@@ -308,7 +307,7 @@ class StandingPlace(_Standing):
             raise GiveUpError("object not held")
         carried = view.objects[index] - view.tip
         carried = view.tip_rotation.T @ carried
-        goal = place_goal(sim, env_id, self._call) + [0.0, 0.0, _DROP_HEIGHT]
+        goal = place_goal(sim, env_id, self._call) + [0.0, 0.0, DROP_HEIGHT]
         return plan_standing(sim, env_id, to_base(view.base, goal), carried, -1)
 
 

@@ -22,7 +22,7 @@ _PITCHES = np.radians([90.0, 75.0, 60.0, 45.0, 30.0, 20.0, 10.0])
 _APPROACH = (0.09, 0.06, 0.03)
 _NEAR = 0.02
 """The cup stops this far from the object in the collision check, m."""
-_DROP_HEIGHT = 0.02
+DROP_HEIGHT = 0.02
 """An object is let go this far above where it should lie, m."""
 
 
@@ -106,7 +106,7 @@ def place_target(
     up = view.tip_rotation.T @ rotation[:, int(np.argmax(np.abs(rotation[2])))]
     up = up if up @ up_now > 0 else -up
     inside = enclosed(sim, env_id, goal)
-    height = goal[2] + _DROP_HEIGHT
+    height = goal[2] + DROP_HEIGHT
 
     def tip(pitch: float) -> np.ndarray:
         shift = _pitched(pitch) @ offset

@@ -8,6 +8,7 @@ import pytest
 
 import skills.envs
 from skills.envs.agents import RandomAgent, scripted_agent
+from skills.learned.trials import play_episode
 from skills.tasks.catalog import TASKS
 
 SOLVED = ("navigate", "pick", "place", "open_cab", "close_cab", "open_fridge", "pointnav", "flee")
@@ -45,13 +46,7 @@ def test_random_agent_seldom_succeeds():
     env = gymnasium.make("tpsrl/OpenFridge-v0", depth=None, split="val").unwrapped
     agent = RandomAgent(env)
     for seed in range(3):
-        env.reset(seed=seed)
-        agent.reset(seed)
-        over = False
-        while not over:
-            _, _, terminated, truncated, info = env.step(agent.act())
-            over = terminated or truncated
-        assert not info["success"]
+        assert not play_episode(env, agent, seed)["success"]
     env.close()
 
 

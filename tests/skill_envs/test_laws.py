@@ -7,8 +7,10 @@ import pytest
 
 from skills.envs.agents import SkillAgent
 from skills.envs.single import SkillEnv
+from skills.learned.trials import play_episode
 from skills.scripted.laws import LAWS
-from skills.scripted.view import link_pose, look, to_base, unit
+from skills.scripted.view import look, to_base, unit
+from skills.tasks.places import link_pose
 
 
 @pytest.mark.parametrize("skill", sorted(LAWS))
@@ -17,13 +19,7 @@ def test_a_teacher_succeeds_within_the_horizon(skill: str) -> None:
     agent = SkillAgent(env, lambda name: LAWS[name]())
     wins = 0
     for seed in range(3):
-        env.reset(seed=seed)
-        agent.reset(seed)
-        over = False
-        while not over:
-            _, _, terminated, truncated, info = env.step(agent.act())
-            over = terminated or truncated
-        wins += bool(info["success"])
+        wins += play_episode(env, agent, seed)["success"]
     env.close()
     assert wins >= 2
 
