@@ -35,7 +35,7 @@ class EnvConfig:
             that ships for the skill's scenario, or with ``path`` the one found there.
         split: of the shipped set: ``"train"``, ``"val"`` or ``"test"``.
         start: ``"generated"``, or ``"handoff"`` from the file ``handoff``.
-        handoff: file of start states (:mod:`skills.tasks.handoff`).
+        handoff: file or files of start states (:mod:`skills.tasks.handoff`).
         handoff_fraction: share of the episodes that begin at hand-off starts.
         spawn: ``"hab"``, ``"near"``, or ``"auto"``: ``"near"`` where actions are restricted.
         sensors: observations instead of the contract's.
@@ -52,7 +52,7 @@ class EnvConfig:
     episodes: str | Path | Sequence[str | Path] | None = None
     split: str = "train"
     start: Literal["generated", "handoff"] = "generated"
-    handoff: str | Path | None = None
+    handoff: str | Path | Sequence[str | Path] | None = None
     handoff_fraction: float = 1.0
     spawn: Literal["auto", "hab", "near"] = "auto"
     sensors: tuple[str, ...] | None = None
@@ -158,9 +158,12 @@ class EnvConfig:
             return [], 0.0
         if self.handoff is None:
             raise UserError("start='handoff' needs handoff=FILE, a file of start states.")
-        starts = [s for s in read_starts(self.handoff) if s.call.skill == skill]
+        files = [self.handoff] if isinstance(self.handoff, str | Path) else [*self.handoff]
+        starts = [s for file in files for s in read_starts(file) if s.call.skill == skill]
         if not starts:
-            raise UserError(f"{self.handoff}: no start state of the skill '{skill}'.")
+            raise UserError(
+                f"{', '.join(map(str, files))}: no start state of the skill '{skill}'."
+            )
         return starts, float(self.handoff_fraction)
 
 

@@ -130,6 +130,12 @@ def test_environment_begins_at_handoff_starts(tmp_path):
             assert info["episode_id"] == "e0" and observation["is_holding"][0] == 0
             assert np.isclose(sim.state().joint_pos[0].max(), 0.4, atol=0.01)
         assert len(poses) == 3
+        other = tmp_path / "others.npz"
+        _worked(sim)
+        sim.set_base([[0.3, -0.2, 0.0]])
+        write_starts(other, [capture_start(sim, 0, SkillCall("pick", target=0))])
+        both = SkillEnv("pick", simulator=sim, depth=None, start="handoff", handoff=[path, other])
+        assert len(both.worlds.starts) == 4
         with pytest.raises(UserError, match="no start state of the skill 'place'"):
             SkillEnv("place", simulator=sim, depth=None, start="handoff", handoff=path)
 
