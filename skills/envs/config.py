@@ -161,9 +161,7 @@ class EnvConfig:
         files = [self.handoff] if isinstance(self.handoff, str | Path) else [*self.handoff]
         starts = [s for file in files for s in read_starts(file) if s.call.skill == skill]
         if not starts:
-            raise UserError(
-                f"{', '.join(map(str, files))}: no start state of the skill '{skill}'."
-            )
+            raise UserError(f"{', '.join(map(str, files))}: no start state of the skill '{skill}'.")
         return starts, float(self.handoff_fraction)
 
 
