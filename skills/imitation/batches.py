@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from skills.imitation.demonstrations import Demonstration
+from skills.tasks.base import ActionLayout
 from skills.tasks.sensors import DEPTH
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.policy import Policy
@@ -47,32 +48,32 @@ class Batch:
     packing: Packing
 
 
-def label_weights(episode: Demonstration, options: Weighing, stops: bool) -> np.ndarray:
+def label_weights(episode: Demonstration, options: Weighing, layout: ActionLayout) -> np.ndarray:
     """Return (T, A) float32: what each label of an episode counts.
 
     Args:
-        episode: its actions are arm, grip, base, stop, as far as there are.
+        episode: of T steps with (T, A) actions.
         options: see :class:`Weighing`.
-        stops: the last entry of the actions is stop.
+        layout: of its actions.
     """
     actions = episode.actions
-    size = actions.shape[1]
-    weights = np.repeat(episode.weights[:, None], size, axis=1).astype(np.float32)
-    grips = size - stops >= 8
-    continuous = [k for k in range(size - stops) if not (grips and k == 7)]
-    idle = np.abs(actions[:, continuous]).max(axis=1) <= options.idle
+    weights = np.repeat(episode.weights[:, None], layout.size, axis=1).astype(np.float32)
+    idle = np.abs(actions[:, layout.moving]).max(axis=1) <= options.idle
     if options.idle > 0:
-        weights[np.ix_(idle, continuous)] = 0.0
-    if stops:
+        weights[np.ix_(idle, layout.moving)] = 0.0
+    if layout.stop:
         weights[actions[:, -1] > 0, -1] *= options.stop_weight
-    if grips and _HOLDING in episode.observations:
-        holding = episode.observations[_HOLDING][:, 0] > 0.5
-        weights[(actions[:, 7] > 0) != holding, 7] *= options.grip_weight
+    if layout.grip and _HOLDING in episode.observations:
+        holding, grip = episode.observations[_HOLDING][:, 0] > 0.5, layout.grip_index
+        weights[(actions[:, grip] > 0) != holding, grip] *= options.grip_weight
     return weights
 
 
 def make_batch(
-    policy: Policy, episodes: Sequence[Demonstration], options: Weighing, stops: bool
+    policy: Policy,
+    episodes: Sequence[Demonstration],
+    options: Weighing,
+    layout: ActionLayout,
 ) -> Batch:
     """Arrange episodes for :meth:`ver_trainer.nets.policy.Policy.distribution`.
 
@@ -82,7 +83,7 @@ def make_batch(
         policy: decides device and recurrent state.
         episodes: of any lengths.
         options: discount and weights.
-        stops: the last entry of the actions is stop.
+        layout: of the actions.
     """
     device = next(policy.parameters()).device
     episodes = sorted(episodes, key=len, reverse=True)
@@ -97,7 +98,7 @@ def make_batch(
     return Batch(
         {k: packed([d.observations[k] for d in episodes]) for k in episodes[0].observations},
         packed([d.actions for d in episodes]),
-        packed([label_weights(d, options, stops) for d in episodes]),
+        packed([label_weights(d, options, layout) for d in episodes]),
         packed([d.returns(options.gamma) for d in episodes]) * options.reward_scale,
         Packing(torch.from_numpy(sizes), policy.initial_state(len(episodes), device)),
     )
@@ -111,10 +112,12 @@ class Rows:
     Args:
         episodes: demonstrations.
         options: discount and weights.
-        stops: the last entry of the actions is stop.
+        layout: of the actions.
     """
 
-    def __init__(self, episodes: Sequence[Demonstration], options: Weighing, stops: bool) -> None:
+    def __init__(
+        self, episodes: Sequence[Demonstration], options: Weighing, layout: ActionLayout
+    ) -> None:
         labelled = np.concatenate([d.weights for d in episodes]) > 0
         lengths = [len(d) for d in episodes]
         of = np.repeat(np.arange(len(episodes)), lengths)[labelled]
@@ -126,7 +129,7 @@ class Rows:
             k: np.concatenate([d.observations[k] for d in episodes])[labelled] for k in names
         }
         self._actions = np.concatenate([d.actions for d in episodes])[labelled]
-        weights = [label_weights(d, options, stops) for d in episodes]
+        weights = [label_weights(d, options, layout) for d in episodes]
         self._weights = np.concatenate(weights)[labelled]
         returns = np.concatenate([d.returns(options.gamma) for d in episodes])[labelled]
         self._returns = returns * np.float32(options.reward_scale)

@@ -19,7 +19,9 @@ from skills.imitation.augment import check_mirror, varied
 from skills.imitation.batches import Batch, Rows, make_batch
 from skills.imitation.demonstrations import Demonstration
 from skills.imitation.processes import Tally
+from skills.tasks.base import ActionLayout
 from tpsrl.errors import UserError
+from ver_trainer.nets.core import Packing
 from ver_trainer.nets.heads import MixedActions
 from ver_trainer.nets.policy import PRECISIONS, Policy
 
@@ -86,9 +88,17 @@ def usable(demonstrations: Sequence[Demonstration]) -> list[Demonstration]:
 def losses(policy: Policy, batch: Batch, options: CloneOptions) -> tuple[Tensor, Tensor]:
     """Return the error of the mean action, averaged over labels, and the squared one of the value.
 
-    Dimensions that choose between -1 and +1 have the cross-entropy as their error.
+    Dimensions that choose between -1 and +1 have the cross-entropy as their error. The value's is 0
+    where it has no weight: a critic of its own would take half of the time.
     """
-    distribution, value = policy.distribution(batch.observations, batch.packing)
+    if options.value_coef:
+        distribution, value = policy.distribution(batch.observations, batch.packing)
+        value_error = torch.mean((value - batch.returns) ** 2)
+    else:
+        sizes, state = batch.packing.batch_sizes, batch.packing.state
+        own = Packing(sizes, state[:, : policy.actor_state_size])
+        distribution, _ = policy.actor_pass(batch.observations, own)
+        value_error = torch.zeros(())
     if isinstance(distribution, MixedActions):
         error = _error(distribution.output, batch.actions, options)
         chosen = (batch.actions > 0).float()
@@ -97,7 +107,7 @@ def losses(policy: Policy, batch: Batch, options: CloneOptions) -> tuple[Tensor,
     else:
         error = _error(distribution.mode(), batch.actions, options)
     action = (error * batch.weights).sum() / batch.weights.sum().clamp(min=1.0)
-    return action, torch.mean((value - batch.returns) ** 2)
+    return action, value_error
 
 
 def _error(mean: Tensor, wanted: Tensor, options: CloneOptions) -> Tensor:
@@ -125,7 +135,7 @@ def clone(
     demonstrations: Sequence[Demonstration],
     options: CloneOptions,
     checkpoint: Path,
-    stops: bool,
+    layout: ActionLayout,
     label: str = "cloning",
 ) -> dict[str, float]:
     """Train ``policy`` in place.
@@ -135,7 +145,7 @@ def clone(
         demonstrations: those without success or labels are left out.
         options: see :class:`CloneOptions`.
         checkpoint: file for the state after each epoch, from which an interrupted call goes on.
-        stops: the last entry of the actions is stop.
+        layout: of the actions.
         label: of the progress display.
 
     Returns:
@@ -154,7 +164,7 @@ def clone(
     first, seconds = _restore(checkpoint, policy, optimizer)
     if first == 0:
         fit_normalizers(policy, episodes)
-    source = _Source(policy, episodes, options, stops)
+    source = _Source(policy, episodes, options, layout)
     means = {"loss": float("nan"), "value_loss": float("nan")}
     start = time.monotonic() - seconds
     before, policy.precision = policy.precision, PRECISIONS[options.precision]
@@ -185,13 +195,17 @@ class _Source:
     """Mini-batches of demonstrations: whole episodes, or steps where the policy has no memory."""
 
     def __init__(
-        self, policy: Policy, episodes: list[Demonstration], options: CloneOptions, stops: bool
+        self,
+        policy: Policy,
+        episodes: list[Demonstration],
+        options: CloneOptions,
+        layout: ActionLayout,
     ) -> None:
         self._policy, self._episodes = policy, episodes
-        self._options, self._stops = options, stops
+        self._options, self._layout = options, layout
         if options.mirror > 0.0:
             check_mirror(episodes[0])
-        self._rows = None if policy.recurrent else Rows(episodes, options, stops)
+        self._rows = None if policy.recurrent else Rows(episodes, options, layout)
         self._total = len(episodes) if self._rows is None else len(self._rows)
         self.count = self._total
         if self._rows is not None and options.max_rows:
@@ -208,7 +222,7 @@ class _Source:
             else:
                 mirror, shift = self._options.mirror, self._options.shift
                 some = [varied(self._episodes[k], rng, mirror, shift) for k in chosen]
-                yield len(chosen), make_batch(self._policy, some, self._options, self._stops)
+                yield len(chosen), make_batch(self._policy, some, self._options, self._layout)
 
 
 def _update(

@@ -29,7 +29,6 @@ _WAIT_FOR_STOP = 5
 """Steps that the expert's stop is shown, and not carried out, before the episode ends with it."""
 _WAIT_FOR_RELEASE = 5
 """Steps that the expert's release is shown, and not carried out, while nothing else moves."""
-_GRIP = 7
 _STANDS = np.array([0.03, 0.03, 0.03] + [0.06] * 7)
 """A robot whose base (m, rad) and arm (rad) have moved less stands still."""
 _WAITS = 0.05
@@ -196,12 +195,13 @@ class _Recorder:
         stops = releases = 0
         noise = np.zeros(self.task.layout.size)
         scale = self.options.noise * self.rng.random() * (self.rng.random() < 0.5)
-        moving, quiet = self._moving(), int(self.rng.integers(self.options.noise_steps + 1))
+        moving = self.task.layout.moving
+        quiet = int(self.rng.integers(self.options.noise_steps + 1))
         while not self.over:
             label, failed = self._ask(skill)
             if failed:
                 return failed
-            moving, quiet = moving * (quiet > 0), quiet - 1
+            moving, quiet = moving & (quiet > 0), quiet - 1
             drawn = self.rng.normal(size=noise.shape) * moving * scale
             noise = _NOISE_MEMORY * noise * (quiet > 0) + np.sqrt(1 - _NOISE_MEMORY**2) * drawn
             action = np.clip(label + noise, -1.0, 1.0)
@@ -214,7 +214,7 @@ class _Recorder:
                 # One step in a hundred would hardly be learned. The expert is not asked again
                 # meanwhile: nothing moves.
                 action = label.copy()
-                action[_GRIP] = 1.0
+                action[self.task.layout.grip_index] = 1.0
                 while releases < _WAIT_FOR_RELEASE and not self.over:
                     self._step(action, label)
                     releases += 1
@@ -229,14 +229,8 @@ class _Recorder:
         layout = self.task.layout
         if not (layout.grip and layout.arm) or not self.observation.get("is_holding", [0])[0]:
             return False
-        others = np.delete(label[: layout.size - layout.stop], _GRIP)
-        return bool(label[_GRIP] < 0 and np.abs(others).max() <= _WAITS)
-
-    def _moving(self) -> np.ndarray:
-        """Return (A,) 1 for arm and base, 0 for grip and stop."""
-        layout = self.task.layout
-        parts = [1.0] * (7 * layout.arm) + [0.0] * layout.grip
-        return np.array(parts + [1.0, 1.0] * layout.base + [0.0] * layout.stop)
+        still = np.abs(label[layout.moving]).max() <= _WAITS
+        return bool(label[layout.grip_index] < 0 and still)
 
     def _step(self, action: np.ndarray, label: np.ndarray | None) -> None:
         for name, value in self.observation.items():

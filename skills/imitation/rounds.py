@@ -17,6 +17,7 @@ from skills.imitation.demonstrations import Demonstration, read_folder, shard_pa
 from skills.imitation.keep import keep_own
 from skills.imitation.processes import Tally, run_jobs
 from skills.imitation.widen import widened
+from skills.tasks.base import ActionLayout
 from tpsrl.errors import UserError
 from ver_trainer.config import NetConfig
 from ver_trainer.envs.spaces import describe
@@ -96,7 +97,7 @@ def imitate(
         return result
     torch.set_num_threads(threads)
     torch.manual_seed(config.seed)
-    stops = _stops(skill, env_args)
+    layout = _layout(skill, env_args)
     demonstrations = _union(skill, env_args, config.union)
     if config.keep:
         demonstrations = _kept(config, demonstrations)
@@ -109,7 +110,7 @@ def imitate(
         if weights is not None and not config.stall:
             found = [dataclasses.replace(d, success=True) for d in found if len(d)]
         demonstrations += found
-        weights = _learn(skill, env_args, net, config, folder, number, demonstrations, stops)
+        weights = _learn(skill, env_args, net, config, folder, number, demonstrations, layout)
     assert weights is not None
     save_policy(load_policy(weights), result)
     return result
@@ -195,7 +196,7 @@ def _learn(
     folder: Path,
     number: int,
     demonstrations: list[Demonstration],
-    stops: bool,
+    layout: ActionLayout,
 ) -> Path:
     """Clone on all demonstrations so far, from the last round's weights."""
     path = folder / "rounds" / f"round_{number:02d}.safetensors"
@@ -213,7 +214,7 @@ def _learn(
         options = dataclasses.replace(options, epochs=config.round_epochs)
     checkpoint = path.with_suffix(".pt")
     label = f"{skill}: cloning, round {number}"
-    facts = clone(policy, demonstrations, options, checkpoint, stops, label)
+    facts = clone(policy, demonstrations, options, checkpoint, layout, label)
     save_policy(policy, path)
     path.with_suffix(".json").write_text(json.dumps(facts, indent=2) + "\n")
     checkpoint.unlink(missing_ok=True)
@@ -234,10 +235,10 @@ def _spaces(skill: str, env_args: dict[str, Any]) -> tuple[Any, Any]:
     return observation_space(task, config.depth), action_space(task)
 
 
-def _stops(skill: str, env_args: dict[str, Any]) -> bool:
+def _layout(skill: str, env_args: dict[str, Any]) -> ActionLayout:
     from skills.envs.config import EnvConfig
 
-    return EnvConfig(**env_args).task(skill).layout.stop
+    return EnvConfig(**env_args).task(skill).layout
 
 
 def _check_same(

@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from array_api_compat import array_namespace, device
 
 from skills.tasks.arrays import Array, full_like_rows
 from skills.tasks.state import CAUSE, Outcome, View
+from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,23 @@ class ActionLayout:
     def size(self) -> int:
         """Length of the flat action."""
         return 7 * self.arm + self.grip + 2 * self.base + self.stop
+
+    @property
+    def grip_index(self) -> int:
+        """Where in the flat action the grip stands.
+
+        Raises:
+            ValueError: the action has no grip.
+        """
+        if not self.grip:
+            raise ValueError(f"{self} has no grip.")
+        return 7 * self.arm
+
+    @property
+    def moving(self) -> np.ndarray:
+        """(size,) bool: the entries that move arm or base, all but grip and stop."""
+        parts = [True] * (7 * self.arm) + [False] * self.grip + [True] * (2 * self.base)
+        return np.array(parts + [False] * self.stop)
 
 
 @dataclass(frozen=True)
@@ -160,9 +179,9 @@ class Task(ABC, Generic[P]):
             (n, ``layout.size``), with -1 or 1 for stop.
         """
         xp, layout = array_namespace(robot), self.layout
-        parts = [robot[:, :7]] if layout.arm else []
-        parts += [robot[:, 7:8]] if layout.grip else []
-        parts += [robot[:, 8:10]] if layout.base else []
+        parts = [robot[:, ACTION_ARM]] if layout.arm else []
+        parts += [robot[:, ACTION_GRIP, None]] if layout.grip else []
+        parts += [robot[:, ACTION_BASE]] if layout.base else []
         parts += [xp.where(stop, 1.0, -1.0)[:, None]] if layout.stop else []
         return xp.concat([xp.astype(part, robot.dtype) for part in parts], axis=1)
 

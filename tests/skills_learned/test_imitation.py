@@ -13,6 +13,7 @@ from skills.imitation.demonstrations import Demonstration, read_folder, shard_pa
 from skills.imitation.keep import keep_own
 from skills.imitation.rounds import _new_policy
 from skills.learned.inference import NumpyPolicy
+from skills.tasks.base import ARM_GRIP_BASE, BASE_STOP
 from tests.skills_learned.nets import STATE, saved_policy, small_policy
 from tpsrl.errors import UserError
 from ver_trainer.config import NetConfig
@@ -89,7 +90,7 @@ def test_shards_come_back_as_they_were(demonstrations, tmp_path):
 
 def test_packed_loss_is_the_loss_of_single_steps(demonstrations):
     policy, options = small_policy("navigate"), CloneOptions(stop_weight=3.0)
-    batch = make_batch(policy, demonstrations[:3], options, stops=True)
+    batch = make_batch(policy, demonstrations[:3], options, BASE_STOP)
     found, value_loss = losses(policy, batch, options)
     error, weight, value_error, steps = 0.0, 0.0, 0.0, 0
     for d in demonstrations[:3]:
@@ -112,10 +113,14 @@ def test_cloning_learns_and_goes_on_where_it_stopped(demonstrations, tmp_path, m
     options = CloneOptions(epochs=8, batch=1, lr=1e-2)
     whole, halved = small_policy("navigate"), small_policy("navigate")
     with torch.no_grad():
-        before = float(losses(whole, make_batch(whole, demonstrations, options, True), options)[0])
-    clone(whole, demonstrations, options, tmp_path / "a.pt", True)
+        before = float(
+            losses(whole, make_batch(whole, demonstrations, options, BASE_STOP), options)[0]
+        )
+    clone(whole, demonstrations, options, tmp_path / "a.pt", BASE_STOP)
     with torch.no_grad():
-        after = float(losses(whole, make_batch(whole, demonstrations, options, True), options)[0])
+        after = float(
+            losses(whole, make_batch(whole, demonstrations, options, BASE_STOP), options)[0]
+        )
     assert after < 0.8 * before
 
     import skills.imitation.cloning as module
@@ -130,10 +135,10 @@ def test_cloning_learns_and_goes_on_where_it_stopped(demonstrations, tmp_path, m
 
     monkeypatch.setattr(module, "_save", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        clone(halved, demonstrations, options, tmp_path / "b.pt", True)
+        clone(halved, demonstrations, options, tmp_path / "b.pt", BASE_STOP)
     monkeypatch.setattr(module, "_save", real)
     resumed = small_policy("navigate", seed=9)
-    clone(resumed, demonstrations, options, tmp_path / "b.pt", True)
+    clone(resumed, demonstrations, options, tmp_path / "b.pt", BASE_STOP)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
 
@@ -141,7 +146,7 @@ def test_cloning_learns_and_goes_on_where_it_stopped(demonstrations, tmp_path, m
 def test_nothing_to_imitate_is_said(demonstrations, tmp_path):
     failed = [dataclasses.replace(demonstrations[0], success=False)]
     with pytest.raises(UserError, match="none of 1 demonstrations"):
-        clone(small_policy("navigate"), failed, CloneOptions(), tmp_path / "x.pt", True)
+        clone(small_policy("navigate"), failed, CloneOptions(), tmp_path / "x.pt", BASE_STOP)
 
 
 def memoryless(binary=()):
@@ -168,9 +173,9 @@ def invented(steps=6, length=10):
 
 def test_waiting_is_not_learned_and_rare_grips_count_more():
     episode = invented()
-    plain = label_weights(episode, CloneOptions(), stops=False)
+    plain = label_weights(episode, CloneOptions(), ARM_GRIP_BASE)
     assert (plain == 1).all()
-    weights = label_weights(episode, CloneOptions(grip_weight=4.0, idle=0.05), stops=False)
+    weights = label_weights(episode, CloneOptions(grip_weight=4.0, idle=0.05), ARM_GRIP_BASE)
     others = [0, 1, 2, 3, 4, 5, 6, 8, 9]
     assert (weights[:2, others] == 0).all()
     assert (weights[2:, others] == 1).all()
@@ -180,10 +185,10 @@ def test_waiting_is_not_learned_and_rare_grips_count_more():
 def test_steps_without_memory_have_the_loss_of_whole_episodes():
     episodes, policy = [invented(), dataclasses.replace(invented(), seed=1)], memoryless()
     options = CloneOptions(grip_weight=4.0, idle=0.05, loss="huber", precision="float32")
-    rows = Rows(episodes, options, stops=False)
+    rows = Rows(episodes, options, ARM_GRIP_BASE)
     assert len(rows) == 12
     shuffled = rows.batch(policy, np.random.default_rng(0).permutation(12))
-    whole = make_batch(policy, episodes, options, stops=False)
+    whole = make_batch(policy, episodes, options, ARM_GRIP_BASE)
     for a, b in zip(losses(policy, shuffled, options), losses(policy, whole, options), strict=True):
         assert a.item() == pytest.approx(b.item(), rel=1e-5)
 
@@ -191,7 +196,7 @@ def test_steps_without_memory_have_the_loss_of_whole_episodes():
 def test_unlabelled_steps_are_no_rows():
     episode = invented()
     half = dataclasses.replace(episode, weights=np.array([0, 0, 0, 1, 1, 1], np.float32))
-    rows = Rows([half], CloneOptions(), stops=False)
+    rows = Rows([half], CloneOptions(), ARM_GRIP_BASE)
     batch = rows.batch(memoryless(), np.arange(3))
     np.testing.assert_array_equal(batch.actions.numpy(), episode.actions[3:])
 
@@ -199,8 +204,8 @@ def test_unlabelled_steps_are_no_rows():
 def test_grip_is_learned_as_a_choice(tmp_path):
     policy = memoryless(binary=[7])
     options = CloneOptions(epochs=200, rows=3, lr=1e-2, loss="huber", grip_weight=3.0)
-    clone(policy, [invented()], options, tmp_path / "a.pt", False)
-    batch = make_batch(policy, [invented()], options, False)
+    clone(policy, [invented()], options, tmp_path / "a.pt", ARM_GRIP_BASE)
+    batch = make_batch(policy, [invented()], options, ARM_GRIP_BASE)
     with torch.no_grad():
         distribution, _ = policy.distribution(batch.observations, batch.packing)
     assert distribution.mode()[:, 7].tolist() == [-1, -1, 1, 1, 1, -1]
