@@ -160,6 +160,7 @@ class TrainConfig:
     precision: str = "float32"
     pretrained: str = ""
     pretrained_parts: list[str] = field(default_factory=list)
+    pretrained_std: float = 0.0  # > 0: standard deviation that its normal actions begin with
     collect: CollectConfig = field(default_factory=CollectConfig)
     net: NetConfig = field(default_factory=NetConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
@@ -176,7 +177,7 @@ POSITIVE = (
 
 NOT_NEGATIVE = (
     *("ppo.critic_warmup", "ppo.target_kl", "ppo.anchor_coef", "ppo.anchor_steps"),
-    "optim.critic_lr",
+    *("optim.critic_lr", "pretrained_std"),
 )
 OPEN_RANGES = {"net.binary_initial": (0.0, 1.0), "net.noise_correlation": (-1.0, 1.0)}
 
@@ -324,6 +325,7 @@ def validate_pretrained(config: TrainConfig) -> None:
     wanted = {
         "ppo.anchor_coef": config.ppo.anchor_coef > 0,
         "net.freeze_norm": config.net.freeze_norm,
+        "pretrained_std": config.pretrained_std > 0,
     }
     for key, used in wanted.items():
         if used and not config.pretrained:
@@ -332,6 +334,11 @@ def validate_pretrained(config: TrainConfig) -> None:
 
 def _validate_together(config: TrainConfig) -> None:
     collect = config.collect
+    if config.pretrained_std and config.net.std != "parameter":
+        raise ConfigError(
+            f"pretrained_std sets a parameter, which net.std={config.net.std} does not have: use "
+            "net.std=parameter"
+        )
     if collect.steps * collect.num_envs < config.ppo.mini_batches:
         raise ConfigError(
             f"ppo.mini_batches={config.ppo.mini_batches} is more than the "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from ver_trainer.inference.team import InferenceTeam, TeamOptions
 from ver_trainer.learner.anchor import Anchor
 from ver_trainer.learner.ppo import PPOLearner
 from ver_trainer.memory import keep_freed_memory
+from ver_trainer.nets.heads import GaussianHead
 from ver_trainer.nets.policy import Policy, make_policy
 from ver_trainer.rollout.collector import Collector
 from ver_trainer.rollout.storage import RolloutStorage
@@ -106,6 +108,8 @@ def build(
         policy = make_policy(spec, config.net, config.precision).to(device)
         if config.pretrained:
             load_pretrained(policy, config.pretrained, list(config.pretrained_parts))
+            if config.pretrained_std and isinstance(policy.actor, GaussianHead):
+                policy.actor.log_std.data.fill_(math.log(config.pretrained_std))
         group.broadcast_module(policy)
         generator = torch.Generator(device).manual_seed(config.seed + 1000 * group.rank)
         rng = np.random.default_rng([config.seed, group.rank])

@@ -16,7 +16,7 @@ from tests.ver_trainer.test_learner import make_learner
 from tests.ver_trainer.test_runner import assert_same, config, stop_after, weights
 from tests.ver_trainer.test_sequences import ragged_storage
 from ver_trainer import train
-from ver_trainer.config import NetConfig, OptimConfig, PPOConfig
+from ver_trainer.config import NetConfig, OptimConfig, PPOConfig, load_config
 from ver_trainer.distributed.group import Group
 from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec
@@ -374,7 +374,26 @@ def test_fine_tuning_run_resumes_bit_for_bit(tmp_path: Path) -> None:
         assert_same(weights(part, 10), weights(tmp_path / "whole", 10))
 
 
-@pytest.mark.parametrize("option", ["ppo.anchor_coef=0.1", "net.freeze_norm=true"])
+def test_pretrained_policy_begins_with_another_deviation(tmp_path: Path) -> None:
+    values = {"env_args": {"kind": "DictEnv"}, "net.image_features": 8, "total_steps": 32,
+              "optim.lr": 1e-9}  # fmt: skip
+    spec = probe(EnvFactory(make, {"kind": "DictEnv"}))
+    save_policy(make_policy(spec, NetConfig(image_features=8)), tmp_path / "bc.safetensors")
+    run = config(tmp_path / "run", **values, pretrained=str(tmp_path / "bc.safetensors"),
+                 pretrained_std=0.2)  # fmt: skip
+    train(run, make)
+    std = load_policy(tmp_path / "run").actor.log_std.exp()
+    assert torch.allclose(std, torch.full_like(std, 0.2), rtol=1e-3)
+
+
+def test_deviation_of_a_state_dependent_head_is_not_overwritten() -> None:
+    with pytest.raises(ConfigError, match=r"net\.std=state does not have: use net\.std=parameter"):
+        load_config(["pretrained=x", "pretrained_std=0.2", "net.std=state"])
+
+
+@pytest.mark.parametrize(
+    "option", ["ppo.anchor_coef=0.1", "net.freeze_norm=true", "pretrained_std=0.2"]
+)
 def test_options_that_need_a_pretrained_policy_say_so(option: str, tmp_path: Path) -> None:
     key, _, value = option.partition("=")
     values = {key: value == "true" or float(value)}
