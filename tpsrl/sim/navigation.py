@@ -7,15 +7,14 @@ polygons, and to find islands and geodesic distances. Nothing here knows an engi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import skfmm
 from scipy import ndimage
 
 from tpsrl.robot.fetch import BASE_RADIUS
-from tpsrl.sim.door import DistanceField, Navigation
+from tpsrl.sim.door import Navigation
+from tpsrl.sim.grid import Grid, GridDistanceField
 from tpsrl.sim.polygons import (
     capsule_hits,
     counter_clockwise,
@@ -32,7 +31,6 @@ _ROUNDING = 1e-9
 """Clearance may fall short of the radius by this much, m."""
 _EPSILON = 1e-6
 """Motion stops this far before contact, so that the point where it stops is free, m."""
-_EIGHT = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)])
 
 
 class GridNavigation(Navigation):
@@ -45,6 +43,12 @@ class GridNavigation(Navigation):
         bounds: (2, 2) lower and upper corner that the disc must stay inside, m.
         radius: of the disc, m.
         resolution: distance between grid nodes, m.
+
+    Attributes:
+        bounds: (2, 2), as given.
+        radius: as given.
+        grid: the nodes that the disc's centre can reach in the bounds.
+        free: (a, b) bool, the disc centred at the node touches nothing.
 
     Raises:
         ValueError: a polygon is malformed, or the bounds leave no room for the disc.
@@ -59,7 +63,6 @@ class GridNavigation(Navigation):
     ) -> None:
         self.bounds = np.asarray(bounds, dtype=np.float64)
         self.radius = float(radius)
-        self.resolution = float(resolution)
         if self.bounds.shape != (2, 2) or np.any(np.diff(self.bounds, axis=0) <= 2.0 * radius):
             raise ValueError(
                 f"The bounds {self.bounds.tolist()} leave no room for a disc of radius {radius} m."
@@ -68,9 +71,8 @@ class GridNavigation(Navigation):
         self._upper = self.bounds[1] - self.radius
         self._cap = self.radius + _CAP
         self._least = self.radius - _ROUNDING
-        count = np.floor((self._upper - self._lower) / self.resolution + 1e-9).astype(int) + 1
-        self._shape = (int(count[0]), int(count[1]))
-        self._clearance = np.full(self._shape, self._cap)
+        self.grid = Grid.over(self._lower, self._upper, float(resolution))
+        self._clearance = np.full(self.grid.shape, self._cap)
         self._polygons: tuple[np.ndarray, ...] = ()
         self._add(polygons)
 
@@ -86,28 +88,19 @@ class GridNavigation(Navigation):
         starts = np.cumsum([0, *(len(p) for p in self._polygons)])
         self._starts = starts[:-1]
         for polygon in new:
-            low = self._index(polygon.min(axis=0) - self._cap, np.floor)
-            high = self._index(polygon.max(axis=0) + self._cap, np.ceil) + 1
+            low = self.grid.index(polygon.min(axis=0) - self._cap, np.floor)
+            high = self.grid.index(polygon.max(axis=0) + self._cap, np.ceil) + 1
             window = (slice(low[0], high[0]), slice(low[1], high[1]))
             if np.all(high > low):
                 part = self._clearance[window]
-                xs, ys = self._axes(low, high)
+                xs, ys = self.grid.axes(low, high)
                 np.minimum(part, polygon_distance_grid(xs, ys, polygon), out=part)
-        free = self._clearance >= self._least
-        labels, found = ndimage.label(free)
+        self.free = self._clearance >= self._least
+        labels, found = ndimage.label(self.free)
         sizes = np.bincount(labels.ravel(), minlength=found + 1)
         sizes[0] = 0
-        self._free = free
-        self._island = labels == sizes.argmax() if found else np.zeros_like(free)
-        self._island_nodes = np.argwhere(self._island)
-        self._island_xy = self._lower + self.resolution * self._island_nodes
-
-    def _index(self, xy: np.ndarray, rounding: Callable[..., Any]) -> np.ndarray:
-        index = rounding((xy - self._lower) / self.resolution)
-        return np.clip(index, 0, np.array(self._shape) - 1).astype(int)
-
-    def _axes(self, low: np.ndarray, high: np.ndarray) -> list[np.ndarray]:
-        return [self._lower[k] + self.resolution * np.arange(low[k], high[k]) for k in range(2)]
+        island = labels == sizes.argmax() if found else np.zeros_like(self.free)
+        self._island_xy = self.grid.xy(np.argwhere(island))
 
     @property
     def nodes(self) -> np.ndarray:
@@ -142,8 +135,8 @@ class GridNavigation(Navigation):
         """Return (...,) bool: the disc centred there touches nothing and lies in the bounds."""
         points = np.asarray(xy, dtype=np.float64)
         free = self._in_bounds(points)
-        node = self._index(points, np.round)
-        offset = np.linalg.norm(points - (self._lower + self.resolution * node), axis=-1)
+        node = self.grid.index(points)
+        offset = np.linalg.norm(points - self.grid.xy(node), axis=-1)
         known = self._clearance[node[..., 0], node[..., 1]]
         unsure = free & (np.abs(known - self.radius) <= offset)
         free = free & (known >= self._least)
@@ -188,8 +181,8 @@ class GridNavigation(Navigation):
         """
         start = np.asarray(start, dtype=np.float64)
         end = np.asarray(end, dtype=np.float64)
-        node = self._index(start, np.round)
-        offset = start - (self._lower + self.resolution * node)
+        node = self.grid.index(start)
+        offset = start - self.grid.xy(node)
         motion = end - start
         reach = np.hypot(offset[0], offset[1]) + np.hypot(motion[0], motion[1])
         if (
@@ -223,11 +216,11 @@ class GridNavigation(Navigation):
         Raises:
             ValueError: there is no free space at all.
         """
-        if not len(self._island_nodes):
+        if not len(self._island_xy):
             raise ValueError("There is no free space for the robot; check the layout's furniture.")
         point = np.asarray(xy, dtype=np.float64)
         nearest = self._island_xy[np.argmin(((self._island_xy - point) ** 2).sum(axis=1))]
-        if np.linalg.norm(nearest - point) <= self.resolution and self.is_navigable(point):
+        if np.linalg.norm(nearest - point) <= self.grid.resolution and self.is_navigable(point):
             return point.copy()
         return nearest.copy()
 
@@ -243,7 +236,7 @@ class GridNavigation(Navigation):
         nodes = self._island_xy
         outer = np.inf if near is None or radius is None else radius
         inner = 0.0 if near is None else min_distance
-        slack = self.resolution
+        slack = self.grid.resolution
         if near is not None:
             distance = np.linalg.norm(nodes - near, axis=1)
             nodes = nodes[(distance <= outer + slack) & (distance >= inner - slack)]
@@ -251,7 +244,7 @@ class GridNavigation(Navigation):
             return None
         for _ in range(64):
             node = nodes[rng.integers(len(nodes))]
-            point = node + rng.uniform(-0.5, 0.5, 2) * self.resolution
+            point = node + rng.uniform(-0.5, 0.5, 2) * self.grid.resolution
             gap = 0.0 if near is None else float(np.linalg.norm(point - near))
             if inner <= gap <= outer and self.is_navigable(point):
                 return point
@@ -271,7 +264,8 @@ class GridNavigation(Navigation):
         points = np.atleast_2d(np.asarray(goals, dtype=np.float64))
         if points.ndim != 2 or points.shape[1:] != (2,) or not len(points):
             raise ValueError(f"Goals must be a (g >= 1, 2) array, got shape {points.shape}.")
-        return GridDistanceField(self, np.array([self.snap(p) for p in points]))
+        snapped = np.array([self.snap(p) for p in points])
+        return GridDistanceField(self.grid, self.free, snapped, self.is_visible)
 
     def path(self, start: np.ndarray, goal: np.ndarray) -> np.ndarray | None:
         """Return the shortest path as (k, 2) waypoints from start to goal, ``None`` if cut off."""
@@ -282,7 +276,7 @@ class GridNavigation(Navigation):
         if not np.isfinite(field.distance(start)):
             return None
         waypoints, here = [start], start
-        for _ in range(self._free.size):
+        for _ in range(self.free.size):
             here = field.descend(here, 2.0)
             waypoints.append(here)
             if np.linalg.norm(here - field.goals[0]) < 1e-9:
@@ -308,116 +302,3 @@ class GridNavigation(Navigation):
         other._clearance = self._clearance.copy()
         other._add(polygons)
         return other
-
-
-class GridDistanceField(DistanceField):
-    """Geodesic distances on the grid of a ``GridNavigation``, by fast marching.
-
-    Args:
-        navigation: whose free space it is.
-        goals: (g, 2) free points, m.
-    """
-
-    def __init__(self, navigation: GridNavigation, goals: np.ndarray) -> None:
-        self.navigation = navigation
-        self.goals = goals
-        self._grid = self._march()
-
-    def _march(self) -> np.ndarray:
-        """Return distances at the grid nodes, ``inf`` where no goal can be reached."""
-        nav = self.navigation
-        seed_radius = 2.0 * nav.resolution
-        xs, ys = nav._axes(np.zeros(2, int), np.array(nav._shape))
-        straight = np.full(nav._shape, np.inf)
-        for goal in self.goals:
-            gap = np.hypot(xs[:, None] - goal[0], ys[None, :] - goal[1])
-            np.minimum(straight, gap, out=straight)
-        blocked = ~nav._free
-        phi = np.ma.MaskedArray(straight - seed_radius, blocked)
-        near = (straight <= seed_radius) & nav._free
-        if np.all(near == nav._free):
-            return np.where(near, straight, np.inf)
-        away = skfmm.distance(phi, dx=nav.resolution, order=2)
-        grid = np.where(near, straight, np.ma.filled(away, np.inf) + seed_radius)
-        return np.where(blocked, np.inf, grid)
-
-    def distance(self, xy: np.ndarray) -> np.ndarray:
-        """Return (...,) float64 geodesic distance, m; ``inf`` where no goal can be reached."""
-        nav = self.navigation
-        points = np.asarray(xy, dtype=np.float64)
-        cell = (points - nav._lower) / nav.resolution
-        low = np.clip(np.floor(cell), 0, np.array(nav._shape) - 2).astype(int)
-        frac = np.clip(cell - low, 0.0, 1.0)
-        corners, weights = [], []
-        for di, dj in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            corners.append(self._grid[low[..., 0] + di, low[..., 1] + dj])
-            side = np.abs(np.array([1 - di, 1 - dj]) - frac)
-            weights.append(side[..., 0] * side[..., 1])
-        values = np.stack(corners, axis=-1)
-        weight = np.stack(weights, axis=-1) * np.isfinite(values)
-        total = weight.sum(axis=-1)
-        known = np.where(np.isfinite(values), values, 0.0)
-        nearest = np.min(values, axis=-1) + 0.5 * nav.resolution
-        with np.errstate(invalid="ignore", divide="ignore"):
-            blended = (weight * known).sum(axis=-1) / total
-        result = np.where(total > 1e-6, blended, nearest)
-        straight = np.linalg.norm(points[..., None, :] - self.goals, axis=-1).min(axis=-1)
-        return np.where(straight <= 2.0 * nav.resolution, np.minimum(result, straight), result)
-
-    def descend(self, xy: np.ndarray, step: float) -> np.ndarray:
-        """Return the (2,) point about ``step`` metres farther along the shortest path.
-
-        The disc can move straight to it. Returns ``xy`` itself where no goal can be reached.
-        """
-        nav = self.navigation
-        here = np.asarray(xy, dtype=np.float64)
-        trail = self._trail(here, step)
-        for k in range(len(trail) - 1, -1, -1):
-            if nav.is_visible(here, trail[k]):
-                return trail[k].copy()
-        return trail[0].copy() if len(trail) else here.copy()
-
-    def _nearest_goal(self, xy: np.ndarray) -> np.ndarray:
-        return self.goals[int(np.argmin(np.linalg.norm(self.goals - xy, axis=1)))]
-
-    def _trail(self, start: np.ndarray, length: float) -> list[np.ndarray]:
-        """Follow the steepest descent over grid nodes for ``length`` metres."""
-        nav = self.navigation
-        goal = self._nearest_goal(start)
-        if np.linalg.norm(goal - start) <= length and nav.is_visible(start, goal):
-            return [goal]
-        node = self._first_node(start)
-        if node is None:
-            return []
-        trail = [nav._lower + nav.resolution * node]
-        walked = float(np.linalg.norm(trail[0] - start))
-        while walked < length:
-            after = node + _EIGHT
-            inside = np.all((after >= 0) & (after < nav._shape), axis=1)
-            after = after[inside]
-            run = nav.resolution * np.hypot(*_EIGHT[inside].T)
-            slope = (self._grid[node[0], node[1]] - self._grid[after[:, 0], after[:, 1]]) / run
-            best = int(np.argmax(slope))
-            if slope[best] <= 1e-9:
-                trail.append(self._nearest_goal(trail[-1]))
-                break
-            node, walked = after[best], walked + float(run[best])
-            trail.append(nav._lower + nav.resolution * node)
-        return trail
-
-    def _first_node(self, start: np.ndarray) -> np.ndarray | None:
-        """Return the node near ``start`` from which the way to a goal is shortest."""
-        nav = self.navigation
-        centre = nav._index(start, np.round)
-        for reach in (1, 3, 8):
-            low = np.maximum(centre - reach, 0)
-            high = np.minimum(centre + reach + 1, nav._shape)
-            index = np.stack(np.meshgrid(*map(np.arange, low, high), indexing="ij"), -1)
-            index = index.reshape(-1, 2)
-            gap = np.linalg.norm(nav._lower + nav.resolution * index - start, axis=1)
-            total = self._grid[index[:, 0], index[:, 1]] + gap
-            order = np.argsort(total, kind="stable")
-            for k in order[np.isfinite(total[order])]:
-                if nav.is_visible(start, nav._lower + nav.resolution * index[k]):
-                    return index[k]
-        return None
