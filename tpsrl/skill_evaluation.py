@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from skills.envs import NAMES
-from tpsrl.assembly import SPLITS, all_cores
+from tpsrl import options
+from tpsrl.assembly import all_cores
 from tpsrl.config import load, to_dict
 from tpsrl.errors import UserError
-from tpsrl.sim.engines import ENGINES, REPLICA_CAD, HabitatConfig, choose_scenes, habitat_options
+from tpsrl.sim.engines import REPLICA_CAD, HabitatConfig, choose_scenes, habitat_options
 
 HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment.
 
@@ -39,18 +40,11 @@ class SkillEvalConfig:
         metadata={"help": "folder of weights, or a .safetensors file; null: those shipped"},
     )
     episodes: int = field(default=500, metadata={"help": "how many", "min": 1})
-    split: str = field(default="val", metadata={"help": "whose layouts", "choices": list(SPLITS)})
-    data: Path | None = field(
-        default=None, metadata={"help": "episode file instead of split's; replica_cad with path="}
-    )
-    path: Path | None = field(
-        default=None,
-        metadata={"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"},
-    )
-    sim: str = field(default="mujoco", metadata={"help": "physics", "choices": list(ENGINES)})
-    gpu: int = field(
-        default=-1, metadata={"help": "sim=habitat: which GPU renders, -1 for none", "min": -1}
-    )
+    split: str = field(default="val", metadata=options.SPLIT)
+    data: Path | None = field(default=None, metadata=options.DATA)
+    path: Path | None = field(default=None, metadata=options.PATH)
+    sim: str = field(default="mujoco", metadata=options.ENGINE)
+    gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
     handoff: Path | None = field(
         default=None, metadata={"help": "file of start states to begin at ('tpsrl handoff')"}
@@ -67,7 +61,7 @@ class SkillEvalConfig:
     out: Path | None = field(
         default=None, metadata={"help": "result folder; null for outputs/skills/SKILL_SPLIT_AGENT"}
     )
-    workers: int = field(default_factory=all_cores, metadata={"help": "processes", "min": 1})
+    workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
 
 
 def run(overrides: list[str]) -> int:

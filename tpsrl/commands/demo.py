@@ -7,7 +7,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.assembly import AGENTS, EXECUTORS, all_cores
+from tpsrl import options
+from tpsrl.assembly import AGENTS, all_cores
 from tpsrl.config import load
 
 HELP = """Watch the robot work: record a video of each scenario of the Home Assistant Benchmark,
@@ -28,24 +29,14 @@ class DemoConfig:
         default="tpsrl",
         metadata={"help": "learned skills where weights ship, or others", "choices": list(AGENTS)},
     )
-    weights: Path | None = field(
-        default=None, metadata={"help": "folder of learned skills; null for those shipped"}
-    )
-    executor: str = field(
-        default="replan",
-        metadata={
-            "help": "the benchmark's fixed plan, or check and plan again",
-            "choices": list(EXECUTORS),
-        },
-    )
+    weights: Path | None = field(default=None, metadata=options.WEIGHTS)
+    executor: str = field(default="replan", metadata=options.EXECUTOR)
     episode: int = field(default=0, metadata={"help": "index of the episodes to record", "min": 0})
     episodes: int = field(default=4, metadata={"help": "episodes of each scenario", "min": 1})
     every: int = field(
         default=4, metadata={"help": "control steps a frame: 4 is four times real time", "min": 1}
     )
-    workers: int = field(
-        default_factory=all_cores, metadata={"help": "processes, by default one a core", "min": 1}
-    )
+    workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
 
 
 CONFIG = DemoConfig

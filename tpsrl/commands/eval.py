@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
+from tpsrl import options
+from tpsrl.assembly import all_cores
 from tpsrl.config import load
 from tpsrl.sim.engines import HabitatConfig, choose_scenes, habitat_options
 
@@ -25,34 +26,13 @@ docs/evaluation.md explains the numbers.
 class EvalConfig:
     """Keys of ``tpsrl eval``."""
 
-    scenario: str = field(
-        default="tidy_house", metadata={"help": "what to solve", "choices": list(SCENARIOS)}
-    )
-    split: str = field(default="val", metadata={"help": "whose layouts", "choices": list(SPLITS)})
-    data: Path | None = field(
-        default=None,
-        metadata={
-            "help": "Habitat episode file to use instead of the split's; replica_cad with path="
-        },
-    )
-    path: Path | None = field(
-        default=None,
-        metadata={"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"},
-    )
-    agent: str = field(
-        default="scripted", metadata={"help": "whose skills", "choices": list(AGENTS)}
-    )
-    weights: Path | None = field(
-        default=None,
-        metadata={"help": "agent=tpsrl: folder of learned skills; null for those shipped"},
-    )
-    executor: str = field(
-        default="hab",
-        metadata={
-            "help": "the benchmark's fixed plan, or check and plan again",
-            "choices": list(EXECUTORS),
-        },
-    )
+    scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
+    split: str = field(default="val", metadata=options.SPLIT)
+    data: Path | None = field(default=None, metadata=options.DATA)
+    path: Path | None = field(default=None, metadata=options.PATH)
+    agent: str = field(default="scripted", metadata=options.AGENT)
+    weights: Path | None = field(default=None, metadata=options.WEIGHTS)
+    executor: str = field(default="hab", metadata=options.EXECUTOR)
     episodes: int | None = field(
         default=None,
         metadata={"help": "how many, from the first; null for all there are", "min": 1},
@@ -61,21 +41,12 @@ class EvalConfig:
         default=None,
         metadata={"help": "result folder; null for outputs/eval/SCENARIO_SPLIT_AGENT_EXECUTOR"},
     )
-    workers: int = field(
-        default_factory=all_cores, metadata={"help": "processes, by default one a core", "min": 1}
-    )
+    workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
     seed: int = field(default=0, metadata={"help": "of the whole run", "min": 0})
-    max_steps: int | None = field(
-        default=None,
-        metadata={"help": "control steps of an episode; null for the benchmark's", "min": 1},
-    )
-    engine: str = field(default="mujoco", metadata={"help": "physics", "choices": list(ENGINES)})
-    sim: str | None = field(
-        default=None, metadata={"help": "the same as engine", "choices": list(ENGINES)}
-    )
-    gpu: int = field(
-        default=-1, metadata={"help": "engine=habitat: which GPU renders, -1 for none", "min": -1}
-    )
+    max_steps: int | None = field(default=None, metadata=options.MAX_STEPS)
+    engine: str = field(default="mujoco", metadata=options.ENGINE)
+    sim: str | None = field(default=None, metadata=options.SIM)
+    gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
     attempts: int = field(
         default=3,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
+from tpsrl import options
+from tpsrl.assembly import all_cores
 from tpsrl.config import load
 from tpsrl.errors import UserError
 from tpsrl.sim.engines import HabitatConfig, choose_scenes, habitat_options
@@ -27,38 +28,22 @@ _BLOCK = 5
 class HandoffConfig:
     """Keys of ``tpsrl handoff``."""
 
-    scenario: str = field(
-        default="rearrange_easy", metadata={"help": "what to solve", "choices": list(SCENARIOS)}
-    )
-    split: str = field(default="train", metadata={"help": "whose layouts", "choices": list(SPLITS)})
-    data: Path | None = field(
-        default=None,
-        metadata={"help": "episode file to use instead of the split's; replica_cad with path="},
-    )
-    path: Path | None = field(
-        default=None,
-        metadata={"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"},
-    )
-    agent: str = field(
-        default="scripted", metadata={"help": "whose skills", "choices": list(AGENTS)}
-    )
-    weights: Path | None = field(
-        default=None, metadata={"help": "agent=tpsrl: folder of learned skills"}
-    )
-    executor: str = field(
-        default="hab", metadata={"help": "how the plan is carried out", "choices": list(EXECUTORS)}
-    )
+    scenario: str = field(default="rearrange_easy", metadata=options.SCENARIO)
+    split: str = field(default="train", metadata=options.SPLIT)
+    data: Path | None = field(default=None, metadata=options.DATA)
+    path: Path | None = field(default=None, metadata=options.PATH)
+    agent: str = field(default="scripted", metadata=options.AGENT)
+    weights: Path | None = field(default=None, metadata=options.WEIGHTS)
+    executor: str = field(default="hab", metadata=options.EXECUTOR)
     episodes: int | None = field(
         default=None, metadata={"help": "how many, from the first; null for all", "min": 1}
     )
     seed: int = field(default=0, metadata={"help": "of the chain", "min": 0})
-    sim: str = field(default="mujoco", metadata={"help": "physics", "choices": list(ENGINES)})
-    gpu: int = field(
-        default=-1, metadata={"help": "sim=habitat: which GPU renders, -1 for none", "min": -1}
-    )
+    sim: str = field(default="mujoco", metadata=options.ENGINE)
+    gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
     out: Path = field(default=Path("starts.npz"), metadata={"help": "file to write"})
-    workers: int = field(default_factory=all_cores, metadata={"help": "processes", "min": 1})
+    workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
 
 
 CONFIG = HandoffConfig

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS, all_cores
+from tpsrl import options
+from tpsrl.assembly import all_cores
 from tpsrl.config import load
 from tpsrl.sim.engines import HabitatConfig, choose_scenes, habitat_options
 
@@ -20,28 +21,13 @@ The episode runs exactly as 'tpsrl eval' with the same seed runs it."""
 class RecordConfig:
     """Keys of ``tpsrl record``."""
 
-    scenario: str = field(
-        default="tidy_house", metadata={"help": "what to solve", "choices": list(SCENARIOS)}
-    )
-    split: str = field(default="val", metadata={"help": "whose layouts", "choices": list(SPLITS)})
-    data: Path | None = field(
-        default=None, metadata={"help": "Habitat episode file to use instead of the split's"}
-    )
+    scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
+    split: str = field(default="val", metadata=options.SPLIT)
+    data: Path | None = field(default=None, metadata=options.DATA)
     episode: int = field(default=0, metadata={"help": "index in the set, from 0"})
-    agent: str = field(
-        default="scripted", metadata={"help": "whose skills", "choices": list(AGENTS)}
-    )
-    weights: Path | None = field(
-        default=None,
-        metadata={"help": "agent=tpsrl: folder of learned skills; null for those shipped"},
-    )
-    executor: str = field(
-        default="replan",
-        metadata={
-            "help": "the benchmark's fixed plan, or check and plan again",
-            "choices": list(EXECUTORS),
-        },
-    )
+    agent: str = field(default="scripted", metadata=options.AGENT)
+    weights: Path | None = field(default=None, metadata=options.WEIGHTS)
+    executor: str = field(default="replan", metadata=options.EXECUTOR)
     out: Path | None = field(
         default=None, metadata={"help": ".mp4 file; null for outputs/SCENARIO_EPISODE.mp4"}
     )
@@ -50,21 +36,11 @@ class RecordConfig:
         metadata={"help": "control steps a frame: 1 is real time, 4 four times as fast", "min": 1},
     )
     seed: int = field(default=0, metadata={"help": "as in tpsrl eval", "min": 0})
-    max_steps: int | None = field(
-        default=None,
-        metadata={"help": "control steps of an episode; null for the benchmark's", "min": 1},
-    )
-    engine: str = field(default="mujoco", metadata={"help": "physics", "choices": list(ENGINES)})
-    sim: str | None = field(
-        default=None, metadata={"help": "the same as engine", "choices": list(ENGINES)}
-    )
-    path: Path | None = field(
-        default=None,
-        metadata={"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"},
-    )
-    gpu: int = field(
-        default=-1, metadata={"help": "engine=habitat: which GPU renders, -1 for none", "min": -1}
-    )
+    max_steps: int | None = field(default=None, metadata=options.MAX_STEPS)
+    engine: str = field(default="mujoco", metadata=options.ENGINE)
+    sim: str | None = field(default=None, metadata=options.SIM)
+    path: Path | None = field(default=None, metadata=options.PATH)
+    gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
 
 
