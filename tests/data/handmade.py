@@ -48,6 +48,9 @@ CABINET = """<?xml version="1.0"?>
 """
 """Fixed links to merge, a door that swings backwards, joint names that reverse the order."""
 
+Y_UP = {"up": [0, 1, 0], "front": [0, 0, -1]}
+"""How Habitat's own assets lie."""
+
 
 def write_json(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,70 +88,10 @@ def dataset(root: Path, floor: float = 0.0) -> Path:
         root: folder to write.
         floor: height of the floor in the files, m.
     """
-    up = {"up": [0, 1, 0], "front": [0, 0, -1]}
-    ground = box((6.0, 0.1, 4.0), (0, floor - 0.05, 0))
-    wall = trimesh.util.concatenate(
-        [
-            box((6.0, 2.4, 0.1), (0, floor + 1.2, -1.95)),
-            box((0.1, 2.4, 4.0), (2.95, floor + 1.2, 0)),
-        ]
-    )
-    corner = trimesh.creation.extrude_polygon(_l_shape(), 2.4)
-    turn = trimesh.transformations.rotation_matrix(-np.pi / 2, (1, 0, 0))
-    corner.apply_transform(turn)
-    corner.apply_translation((-2.0, floor, 1.0))
-    write_mesh(root / "stages/room.glb", ground, wall, corner)
-    write_json(
-        root / "configs/stages/room.stage_config.json",
-        {
-            "render_asset": "../../stages/room.glb",
-            **up,
-            "user_defined": {
-                "receptacle_aabb_sill": {"position": [0, floor + 1.0, -1.8],
-                                         "scale": [0.5, 0.1, 0.1]},
-            },
-        },
-    )  # fmt: skip
-    _objects(root, up)
-    (root / "urdf/cabinet").mkdir(parents=True)
-    (root / "urdf/cabinet/cabinet.urdf").write_text(CABINET)
-    write_json(
-        root / "urdf/cabinet/cabinet.ao_config.json",
-        {
-            "urdf_filepath": "cabinet.urdf",
-            "user_defined": {
-                "receptacle_aabb_tray": {"parent_link": "tray", "position": [0, 0, 0.15],
-                                         "scale": [0.04, 0.2, 0.05], "up": [0, 0, 1]},
-                "receptacle_aabb_top": {"name": "cabinet_top", "parent_link": "body",
-                                        "position": [0, 0, 0.5], "scale": [0.2, 0.25, 0.1]},
-            },
-        },
-    )  # fmt: skip
-    tables = [placed("objects/table", (1.0, floor, 0.0)),
-              placed("objects/table", (-1.0, floor, 0.5), uniform_scale=0.5)]  # fmt: skip
-    cabinet = {"fixed_base": True, "motion_type": "DYNAMIC"}
-    write_json(
-        root / "configs/scenes/v3_sc3_staging_00.scene_instance.json",
-        scene(
-            object_instances=[
-                *tables,
-                placed("objects/shelf", (0.0, floor + 1.0, 1.5), translation_origin="asset_local"),
-                placed("objects/rug", (0.0, floor, 0.0)),
-                placed("objects/bowl", (1.0, floor + 0.83, 0.0), motion_type="DYNAMIC"),
-            ],
-            articulated_object_instances=[
-                placed("cabinet", (0.0, floor, -1.5), uniform_scale=1.0, **cabinet)
-            ],
-        ),
-    )
-    write_json(
-        root / "configs/scenes/v3_sc0_staging_00.scene_instance.json",
-        scene(
-            object_instances=[tables[0], placed("objects/table", (-1.0, floor, 0.5),
-                                                non_uniform_scale=[1.0, 2.0, 1.0])],
-            articulated_object_instances=[placed("cabinet", (0.5, floor, -1.5), **cabinet)],
-        ),
-    )  # fmt: skip
+    _stage(root, floor)
+    _objects(root)
+    _cabinet(root)
+    _scenes(root / "configs/scenes", floor)
     write_json(
         root / "room.scene_dataset_config.json",
         {
@@ -161,8 +104,93 @@ def dataset(root: Path, floor: float = 0.0) -> Path:
     return root
 
 
-def _objects(root: Path, up: dict[str, Any]) -> None:
+def _stage(root: Path, floor: float) -> None:
+    """Ground, two walls in one piece and an L-shaped one, with a receptacle on the window sill."""
+    ground = box((6.0, 0.1, 4.0), (0, floor - 0.05, 0))
+    wall = trimesh.util.concatenate(
+        [
+            box((6.0, 2.4, 0.1), (0, floor + 1.2, -1.95)),
+            box((0.1, 2.4, 4.0), (2.95, floor + 1.2, 0)),
+        ]
+    )
+    corner = trimesh.creation.extrude_polygon(_l_shape(), 2.4)
+    turn = trimesh.transformations.rotation_matrix(-np.pi / 2, (1, 0, 0))
+    corner.apply_transform(turn)
+    corner.apply_translation((-2.0, floor, 1.0))
+    write_mesh(root / "stages/room.glb", ground, wall, corner)
+    sill = {"position": [0, floor + 1.0, -1.8], "scale": [0.5, 0.1, 0.1]}
+    write_json(
+        root / "configs/stages/room.stage_config.json",
+        {
+            "render_asset": "../../stages/room.glb",
+            **Y_UP,
+            "user_defined": {"receptacle_aabb_sill": sill},
+        },
+    )
+
+
+def _cabinet(root: Path) -> None:
+    """The cabinet with receptacles on top and in the drawer."""
+    write_json(
+        root / "urdf/cabinet/cabinet.ao_config.json",
+        {
+            "urdf_filepath": "cabinet.urdf",
+            "user_defined": {
+                "receptacle_aabb_tray": {"parent_link": "tray", "position": [0, 0, 0.15],
+                                         "scale": [0.04, 0.2, 0.05], "up": [0, 0, 1]},
+                "receptacle_aabb_top": {"name": "cabinet_top", "parent_link": "body",
+                                        "position": [0, 0, 0.5], "scale": [0.2, 0.25, 0.1]},
+            },
+        },
+    )  # fmt: skip
+    (root / "urdf/cabinet/cabinet.urdf").write_text(CABINET)
+
+
+def _scenes(folder: Path, floor: float) -> None:
+    """A full room, and one with two tables of other sizes and the cabinet elsewhere."""
+    table = placed("objects/table", (1.0, floor, 0.0))
+    small = placed("objects/table", (-1.0, floor, 0.5), uniform_scale=0.5)
+    wide = placed("objects/table", (-1.0, floor, 0.5), non_uniform_scale=[1.0, 2.0, 1.0])
+    fixed = {"fixed_base": True, "motion_type": "DYNAMIC"}
+    write_json(
+        folder / "v3_sc3_staging_00.scene_instance.json",
+        scene(
+            object_instances=[
+                table,
+                small,
+                placed("objects/shelf", (0.0, floor + 1.0, 1.5), translation_origin="asset_local"),
+                placed("objects/rug", (0.0, floor, 0.0)),
+                placed("objects/bowl", (1.0, floor + 0.83, 0.0), motion_type="DYNAMIC"),
+            ],
+            articulated_object_instances=[
+                placed("cabinet", (0.0, floor, -1.5), uniform_scale=1.0, **fixed)
+            ],
+        ),
+    )
+    write_json(
+        folder / "v3_sc0_staging_00.scene_instance.json",
+        scene(
+            object_instances=[table, wide],
+            articulated_object_instances=[placed("cabinet", (0.5, floor, -1.5), **fixed)],
+        ),
+    )
+
+
+def _objects(root: Path) -> None:
     configs = root / "configs/objects"
+    _table(root, configs)
+    write_mesh(root / "objects/shelf.glb", box((0.8, 0.04, 0.3), (0.4, 0.02, 0.0)))
+    write_json(configs / "shelf.object_config.json", {"render_asset": "../../objects/shelf.glb"})
+    write_mesh(root / "objects/rug.glb", box((1.5, 0.01, 1.0), (0, 0.005, 0)))
+    write_json(
+        configs / "rug.object_config.json",
+        {"render_asset": "../../objects/rug.glb", "COM": [0, 0, 0]},
+    )
+    _bowl(root, configs)
+
+
+def _table(root: Path, configs: Path) -> None:
+    """A table with a surface mesh of its own and a second receptacle at its foot."""
     top, leg = box((1.0, 0.04, 0.6), (0, 0.78, 0)), box((0.1, 0.76, 0.1), (0, 0.38, 0))
     write_mesh(root / "objects/table.glb", top, leg)
     surface = [box((0.4, 0.001, 0.5), (x, 0.8, 0)) for x in (-0.25, 0.25)]
@@ -170,7 +198,7 @@ def _objects(root: Path, up: dict[str, Any]) -> None:
     write_json(
         configs / "table.object_config.json",
         {
-            "render_asset": "../../objects/table.glb", **up, "COM": [0, 0, 0], "mass": 12,
+            "render_asset": "../../objects/table.glb", **Y_UP, "COM": [0, 0, 0], "mass": 12,
             "user_defined": {
                 "receptacle_mesh_table": {"name": "table_mesh", "position": [0, 0, 0],
                                           "scale": [1, 1, 1],
@@ -180,19 +208,15 @@ def _objects(root: Path, up: dict[str, Any]) -> None:
             },
         },
     )  # fmt: skip
-    write_mesh(root / "objects/shelf.glb", box((0.8, 0.04, 0.3), (0.4, 0.02, 0.0)))
-    write_json(configs / "shelf.object_config.json", {"render_asset": "../../objects/shelf.glb"})
-    write_mesh(root / "objects/rug.glb", box((1.5, 0.01, 1.0), (0, 0.005, 0)))
-    write_json(
-        configs / "rug.object_config.json",
-        {"render_asset": "../../objects/rug.glb", "COM": [0, 0, 0]},
-    )
+
+
+def _bowl(root: Path, configs: Path) -> None:
+    """Four walls and a bottom, whose files are z up and in centimetres."""
     walls = [box((0.02, 0.06, 0.1), (s * 0.05, 0, 0)) for s in (-1, 1)]
     walls += [box((0.1, 0.06, 0.02), (0, 0, s * 0.05)) for s in (-1, 1)]
-    write_mesh(root / "objects/bowl.glb", *walls, box((0.1, 0.01, 0.1), (0, -0.025, 0)))
-    # The files of this object are z up and in centimetres.
+    parts = [*walls, box((0.1, 0.01, 0.1), (0, -0.025, 0))]
+    write_mesh(root / "objects/bowl.glb", *parts)
     turn = trimesh.transformations.rotation_matrix(np.pi / 2, (1, 0, 0))
-    parts = [p.copy() for p in (*walls, box((0.1, 0.01, 0.1), (0, -0.025, 0)))]
     for part in parts:
         part.apply_transform(turn)
         part.apply_scale(100.0)
