@@ -46,9 +46,10 @@ class CollectOptions:
         restart: the expert does not follow the learner but is begun anew when it takes over; the
             learner's own steps are then not labelled.
         stall: if not 0, the expert takes over where the learner has stood still for so many steps,
-            or after ``roll_in`` (HG-DAgger, Kelly et al. 2019, with this rule in the human's
-            place). The learner's steps have its own actions as labels where it succeeds by itself,
-            so that it does not forget how, and none elsewhere.
+            where it would end the episode in failure (``Task.spoils``), or after ``roll_in``
+            (HG-DAgger, Kelly et al. 2019, with this rule in the human's place). The learner's steps
+            have its own actions as labels where it succeeds by itself, so that it does not forget
+            how, and none elsewhere.
     """
 
     noise: float = 0.3
@@ -163,6 +164,8 @@ class _Recorder:
             action, label = learner.step(self.observation), None
             if self.task.layout.stop:
                 action[-1] = -1.0  # what follows is what can be learned from
+            if stall and self._spoils(action):
+                break
             if expert is not None:
                 label, failed = self._ask(expert)
                 if failed:
@@ -175,6 +178,10 @@ class _Recorder:
             self.steps["actions"] = [np.clip(a, -1.0, 1.0).astype(np.float32) for a in own]
             self.steps["weights"] = [np.float32(1.0)] * len(own)
         return expert
+
+    def _spoils(self, action: np.ndarray) -> bool:
+        view = self.env.worlds.view
+        return view is not None and bool(self.task.spoils(view, action[None])[0])
 
     def _expert(self) -> Skill:
         layout = self.task.layout

@@ -107,7 +107,7 @@ class Task(ABC, Generic[P]):
         force_end_penalty: reward lost then.
         violation_penalty: reward lost when the hold is violated.
         needs_geodesic: what ``View.geodesic`` measures the distance to: ``""``, ``"goal"`` or
-            ``"start"``.
+            ``"start"``; ``"course"``: to the goal, along a way that keeps clear of furniture.
         frozen_start: the object is looked for where it lay when the *episode* began, even if the
             drawer it lies in has been opened since.
     """
@@ -140,6 +140,10 @@ class Task(ABC, Generic[P]):
     def grip(self, view: View, command: Array) -> Array:
         """Return the (n,) grip command that reaches the robot instead of ``command``."""
         return command
+
+    def spoils(self, view: View, action: Array) -> Array:
+        """Return (n,) bool: this flat action would surely end the episode in failure."""
+        return view.xp.zeros(action.shape[0], dtype=view.xp.bool, device=device(action))
 
     def robot_action(self, view: View, action: Array) -> tuple[Array, Array]:
         """Split a flat action.

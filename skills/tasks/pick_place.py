@@ -120,6 +120,11 @@ class PlaceTask(Task[PlaceProgress]):
         """What was released cannot be grasped again."""
         return view.xp.where(view.holds, command, -1.0)
 
+    def spoils(self, view: View, action: Array) -> Array:
+        """A release away from the goal ends the episode."""
+        releases = action[:, self.layout.grip_index] < 0
+        return releases & view.holds & (view.goal_distance >= self.goal_threshold)
+
     def advance(self, view: View, progress: PlaceProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
         xp = view.xp

@@ -250,20 +250,31 @@ def test_own_actions_are_kept_where_the_policy_is_not_to_learn_anew(tmp_path):
         keep_own(before, policy, ["drawers"])
 
 
-def test_expert_takes_over_where_the_learner_stands_still(tmp_path):
-    env = SkillEnv("pick", **STATE)
-    policy = small_policy("pick")
-    with torch.no_grad():  # it never moves
+def _led(skill, folder):
+    """Return three episodes of a learner that lets go and never moves, and of its expert."""
+    policy = small_policy(skill)
+    with torch.no_grad():
         policy.actor.linear.weight.zero_()
         policy.actor.linear.bias.zero_()
         policy.actor.linear.bias[7] = -1.0
-    save_policy(policy, tmp_path / "p.safetensors")
-    learner = NumpyPolicy.load(tmp_path / "p.safetensors")
-    found = [
-        record_episode(env, seed, CollectOptions(0.0, roll_in=90, stall=20), learner)
-        for seed in range(3)
-    ]
+    save_policy(policy, folder / "p.safetensors")
+    learner = NumpyPolicy.load(folder / "p.safetensors")
+    options = CollectOptions(0.0, roll_in=90, stall=20)
+    env = SkillEnv(skill, **STATE)
+    found = [record_episode(env, seed, options, learner) for seed in range(3)]
     env.close()
+    return found
+
+
+def test_expert_takes_over_where_the_learner_would_let_go_elsewhere(tmp_path):
+    found = _led("place", tmp_path)
+    for d in found:
+        assert d.weights.all() and d.actions[0, 7] > 0
+    assert sum(d.success for d in found) >= 2
+
+
+def test_expert_takes_over_where_the_learner_stands_still(tmp_path):
+    found = _led("pick", tmp_path)
     for d in found:
         assert not d.weights[:20].any() and d.weights[20:].all()
     assert sum(d.success for d in found) >= 2
