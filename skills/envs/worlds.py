@@ -12,9 +12,10 @@ from array_api_compat import array_namespace, device
 from skills.interface import SkillCall
 from skills.tasks.arrays import Array, merge_rows
 from skills.tasks.base import Progress, Task
+from skills.tasks.course import Course
 from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
-from skills.tasks.scan import SCAN, base_scan
+from skills.tasks.scan import FAR_REACH, FAR_SCAN, REACH, SCAN, base_scan
 from skills.tasks.sensors import DEPTH, observe
 from skills.tasks.starts import NoStartError, Spawn, draw_start, free_points
 from skills.tasks.state import GoalRow, Outcome, View, stack_goals
@@ -75,6 +76,7 @@ class SkillWorlds:
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
         self._fields: list[DistanceField | None] = [None] * sim.num_envs
+        self._courses: list[Course | None] = [None] * sim.num_envs
         self.progress: Progress | None = None
         self.view: View | None = None
 
@@ -87,6 +89,7 @@ class SkillWorlds:
         for env_id, seed in zip(env_ids, seeds, strict=True):
             self._rows[env_id] = self._start_one(env_id, int(seed))
             self._fields[env_id] = self._field(env_id)
+            self._courses[env_id] = self._course(env_id)
         self._look()
         assert self.view is not None
         begun = self.task.begin(self.view)
@@ -127,8 +130,26 @@ class SkillWorlds:
         else:
             goal = self.view.goal
         xp = None if self.view is None else self.view.xp
-        scan = base_scan(self.sim, state.base_pose) if SCAN in self.task.sensors else None
-        self.view = View(state, goal, self._geodesic(state.base_pose), xp, scan)
+        scan = self._scan(state.base_pose)
+        course = self._look_ahead(state.base_pose)
+        geodesic = self._geodesic(state.base_pose) if course is None else course[:, 0]
+        self.view = View(state, goal, geodesic, xp, scan, course)
+
+    def _scan(self, pose: Array) -> Array | None:
+        sensors = self.task.sensors
+        if SCAN not in sensors and FAR_SCAN not in sensors:
+            return None
+        return base_scan(self.sim, pose, FAR_REACH if FAR_SCAN in sensors else REACH)
+
+    def _look_ahead(self, pose: Array) -> Array | None:
+        if self.task.needs_geodesic != "course":
+            return None
+        places = np.asarray(pose)[:, :2]
+        rows = [
+            np.zeros(3) if course is None else course.look(place)
+            for course, place in zip(self._courses, places, strict=True)
+        ]
+        return array_namespace(pose).asarray(np.array(rows), device=device(pose))
 
     def _geodesic(self, pose: Array) -> Array | None:
         if not self.task.needs_geodesic:
@@ -141,8 +162,13 @@ class SkillWorlds:
         ]
         return array_namespace(pose).asarray(np.array(values), device=device(pose))
 
+    def _course(self, env_id: int) -> Course | None:
+        if self.task.needs_geodesic != "course":
+            return None
+        return Course(self.sim.scene(env_id), self._rows[env_id].position)
+
     def _field(self, env_id: int) -> DistanceField | None:
-        if not self.task.needs_geodesic:
+        if self.task.needs_geodesic not in ("goal", "start"):
             return None
         row = self._rows[env_id]
         goal = row.position if self.task.needs_geodesic == "goal" else row.start_pose

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skills.tasks.arrays import Array, change, norm
+from skills.tasks.arrays import Array, change, norm, wrap
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.state import View
 
@@ -23,8 +23,10 @@ class NavigateTask(Task[NavigateProgress]):
 
     Attributes:
         distance_reward: per metre nearer to the goal.
-        turn_reward: per radian towards the goal, within ``turn_distance``.
+        turn_reward: per radian towards the goal, within ``turn_distance``; where
+            ``needs_geodesic="course"`` towards the way to it until ``facing_distance``.
         turn_distance: m.
+        facing_distance: m.
         success_distance: farthest base from the goal at success, m.
         success_angle: largest bearing at success, rad.
         min_start_distance: least straight distance to the goal at the start, m.
@@ -37,6 +39,7 @@ class NavigateTask(Task[NavigateProgress]):
     distance_reward: float = 1.0
     turn_reward: float = 1.0
     turn_distance: float = 3.0
+    facing_distance: float = 1.4
     success_distance: float = 1.5
     success_angle: float = 0.261799
     min_start_distance: float = 3.0
@@ -46,12 +49,11 @@ class NavigateTask(Task[NavigateProgress]):
 
     def begin(self, view: View) -> NavigateProgress:
         """See :meth:`Task.begin`."""
-        distance, bearing = view.heading
-        near = distance < self.turn_distance
+        near = view.heading[0] < self.turn_distance
         return NavigateProgress(
             **self.start_fields(view),
             distance=self._distance(view),
-            angle=view.xp.where(near, view.xp.abs(bearing), float("nan")),
+            angle=view.xp.where(near, self._turn(view), float("nan")),
         )
 
     def grip(self, view: View, command: Array) -> Array:
@@ -63,15 +65,15 @@ class NavigateTask(Task[NavigateProgress]):
         xp = view.xp
         flat, bearing = view.heading
         distance, angle = self._distance(view), xp.abs(bearing)
-        near = flat < self.turn_distance
-        turned = xp.where(near, change(xp, progress.angle, angle), 0.0)
+        near, turn = flat < self.turn_distance, self._turn(view)
+        turned = xp.where(near, change(xp, progress.angle, turn), 0.0)
         reward = self.distance_reward * (progress.distance - distance) + self.turn_reward * turned
         there = (flat < self.success_distance) & (angle < self.success_angle)
         failed = stop & ~there
         if self.failed_stop_penalty:
             reward = reward - self.failed_stop_penalty * failed
         return Advance(
-            {"distance": distance, "angle": xp.where(near, angle, progress.angle)},
+            {"distance": distance, "angle": xp.where(near, turn, progress.angle)},
             reward,
             there & stop,
             {"stop": failed} if self.failed_stop_ends else {},
@@ -80,6 +82,16 @@ class NavigateTask(Task[NavigateProgress]):
 
     def _distance(self, view: View) -> Array:
         return view.heading[0] if view.geodesic is None else view.geodesic
+
+    def _turn(self, view: View) -> Array:
+        """Return the (n,) angle, rad, by which the base still has to turn."""
+        xp, (flat, bearing) = view.xp, view.heading
+        facing = xp.abs(bearing)
+        if view.course is None:
+            return facing
+        way = xp.atan2(view.course[:, 2], view.course[:, 1])
+        along = xp.abs(wrap(xp, way - view.state.base_pose[:, 2]))
+        return xp.where(flat < self.facing_distance, facing, along)
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from array_api_compat import array_namespace, device
 
 from tpsrl.sim.door import Simulator
 
-SCAN = "base_scan"
+SCAN, FAR_SCAN = "base_scan", "base_scan_far"
 RAYS = 23
 """Number of directions."""
 FIELD = np.radians(220.0)
 """Angle between the first and the last, the field of view of Fetch's laser scanner, rad."""
-REACH = 2.0
-"""Ranges end here, m."""
+REACH, FAR_REACH = 2.0, 6.0
+"""Ranges of the two end here, m."""
 
 
-def base_scan(sim: Simulator, base_pose: Any) -> Any:
+def base_scan(sim: Simulator, base_pose: Any, reach: float = REACH) -> Any:
     """Measure the distance from the base to the furniture around it.
 
     Furniture counts with its outline on the floor, closed, as in ``SceneInfo.navigation``: also
@@ -27,14 +27,15 @@ def base_scan(sim: Simulator, base_pose: Any) -> Any:
     Args:
         sim: whose scenes they are.
         base_pose: (n, 3) of all its worlds.
+        reach: where ranges end, m.
 
     Returns:
-        (n, ``RAYS``) float64 ranges of at most ``REACH``, m, from right to left.
+        (n, ``RAYS``) float64 ranges of at most ``reach``, m, from right to left.
     """
     poses = np.asarray(base_pose)
     angles = np.linspace(-FIELD / 2, FIELD / 2, RAYS)
     rows = [
-        sim.scene(env_id).navigation.scan(pose[:2], pose[2] + angles, REACH)
+        sim.scene(env_id).navigation.scan(pose[:2], pose[2] + angles, reach)
         for env_id, pose in enumerate(poses)
     ]
     return array_namespace(base_pose).asarray(np.array(rows), device=device(base_pose))

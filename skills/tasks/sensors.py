@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from skills.tasks.arrays import Array, norm, to_base, to_frame, wrap
-from skills.tasks.scan import RAYS, REACH, SCAN
+from skills.tasks.scan import FAR_REACH, FAR_SCAN, RAYS, REACH, SCAN
 from skills.tasks.state import View
 
 DEPTH = "head_depth"
@@ -28,6 +28,7 @@ SIZES = {
     "obj_start_place": 4,
     "obj_goal_place": 4,
     SCAN: RAYS,
+    FAR_SCAN: RAYS,
     "marker_rel_pos": 3,
     "marker_start_sensor": 3,
     "marker_pose": 5,
@@ -103,7 +104,17 @@ def base_scan(view: View) -> Array:
 
     Nearness from 0, nothing within reach, to 1: what is near matters.
     """
-    return 1.0 - view.require_scan() / REACH
+    return _nearness(view, REACH)
+
+
+def base_scan_far(view: View) -> Array:
+    """The same ranges up to 6 m, where :func:`base_scan` ends at 2 m, as nearness."""
+    return _nearness(view, FAR_REACH)
+
+
+def _nearness(view: View, reach: float) -> Array:
+    nearness = 1.0 - view.require_scan() / reach
+    return view.xp.where(nearness > 0.0, nearness, 0.0)
 
 
 def goal_to_agent_gps_compass(view: View) -> Array:
@@ -186,6 +197,7 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "obj_start_place": obj_start_place,
     "obj_goal_place": obj_goal_place,
     SCAN: base_scan,
+    FAR_SCAN: base_scan_far,
     "marker_rel_pos": marker_rel_pos,
     "marker_start_sensor": marker_start_sensor,
     "marker_pose": marker_pose,

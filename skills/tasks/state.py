@@ -151,6 +151,8 @@ class View:
         geodesic: (n,) geodesic distance of the tasks that need one, m.
         xp: array namespace of the state, found out if not given.
         scan: (n, ``scan.RAYS``) ranges, m, where a sensor of the task needs them.
+        course: (n, 3) distance to go on a comfortable way, m, and the (2,) direction of that way
+            in the world, for tasks that measure progress along it.
     """
 
     def __init__(
@@ -160,8 +162,10 @@ class View:
         geodesic: Array | None = None,
         xp: Any = None,
         scan: Array | None = None,
+        course: Array | None = None,
     ) -> None:
         self.state, self.goal, self.geodesic, self.scan = state, goal, geodesic, scan
+        self.course = course
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
     def require_geodesic(self) -> Array:
