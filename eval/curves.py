@@ -7,7 +7,6 @@ went on from each other's weights are one run: ``LABEL=STAGE1,STAGE2``.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from eval.drawing import save_figure
+from tpsrl.episodes.atomic import write_atomically
 from tpsrl.errors import UserError
 
 USAGE = (
@@ -72,7 +73,7 @@ def keep_curve(curve: Mapping[str, np.ndarray], path: Path) -> None:
         {name: round(float(values[k]), 4) for name, values in curve.items()}
         for k in range(len(curve[STEP]))
     ]
-    _replace(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
 def draw_curves(curves: Mapping[str, Mapping[str, np.ndarray]], out: Path) -> Path:
@@ -85,12 +86,10 @@ def draw_curves(curves: Mapping[str, Mapping[str, np.ndarray]], out: Path) -> Pa
     Raises:
         UserError: the file cannot be written.
     """
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
     for label, curve in curves.items():
         percent = 100 * curve[VALUES[0]]
         axes[0].plot(curve[STEP] / 1e6, percent, label=label)
@@ -102,26 +101,8 @@ def draw_curves(curves: Mapping[str, Mapping[str, np.ndarray]], out: Path) -> Pa
         axis.set_ylim(0, 100)
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=8)
-    temporary = out.with_name(f".{out.stem}.tmp{out.suffix}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(temporary, dpi=120)
-        os.replace(temporary, out)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{out}: the figure cannot be written ({error}).") from None
-    finally:
-        plt.close(figure)
+    save_figure(figure, out)
     return out
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error}).") from None
 
 
 def _options(words: Sequence[str]) -> tuple[dict[str, list[Path]], dict[str, str]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eval.drawing import save_figure
 from eval.metrics import summarize
 from eval.store import read_run
 from eval.table import stage_label
@@ -51,34 +51,18 @@ def draw_stages(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
     Raises:
         UserError: the file cannot be written.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     scenarios = list(dict.fromkeys(str(run["config"].get("scenario", "")) for run in runs))
-    figure, axes = plt.subplots(
-        1, len(scenarios), figsize=(1.2 + 4.6 * len(scenarios), 3.8), sharey=True, squeeze=False
-    )
+    figure = Figure(figsize=(1.2 + 4.6 * len(scenarios), 3.8), layout="tight")
+    axes = figure.subplots(1, len(scenarios), sharey=True, squeeze=False)
     styles = _styles(runs)
     for axis, scenario in zip(axes[0], scenarios, strict=True):
         members = [run for run in runs if str(run["config"].get("scenario", "")) == scenario]
         _draw_panel(axis, members, styles)
         axis.set_title(scenario.replace("_", " "))
     axes[0][0].set_ylabel("episodes that got this far, %")
-    figure.tight_layout()
-    temporary = out.with_name(f".{out.stem}.{os.getpid()}.tmp{out.suffix}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(temporary, dpi=120)
-        os.replace(temporary, out)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"cannot write the figure {out}: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"cannot write the figure {out}: {error}; use a name in .png") from error
-    finally:
-        plt.close(figure)
+    save_figure(figure, out)
     return out
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,14 +130,13 @@ def _table(plan: Plan, episode: Episode, wide: bool) -> Table:
 
 
 def _draw(plan: Plan, episode: Episode, out: Path) -> None:
+    from eval.drawing import save_figure
     from planner.draw import draw_plan
 
     figure = draw_plan(
         plan, f"{plan.problem.name}, episode {episode.episode_id}: {len(plan)} actions"
     )
-    picture = io.BytesIO()
-    figure.savefig(picture, format=out.suffix[1:], dpi=110)
-    write_atomically(out, picture.getvalue())
+    save_figure(figure, out, dpi=110)
 
 
 def _write_pddl(problem: Problem, folder: Path) -> None:
