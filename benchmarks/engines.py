@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import json
 import os
 import sys
 import tempfile
@@ -28,6 +27,7 @@ import numpy as np
 from rich.progress import Progress
 
 from tpsrl.config import load
+from tpsrl.episodes.atomic import write_json
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.episodes.types import Episode, EpisodeSet
 from tpsrl.errors import UserError
@@ -89,7 +89,7 @@ def main(words: list[str]) -> None:
             "load_average": os.getloadavg()[0],
             "config": _plain(config),
         }
-        Path(config.json).write_text(json.dumps(content, indent=1) + "\n")
+        write_json(Path(config.json), content)
 
 
 def _episodes(config: Config) -> tuple[Episode, ...]:

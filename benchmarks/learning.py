@@ -9,7 +9,6 @@ FILE already holds are not done again, so the same command goes on after an inte
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import time
@@ -19,6 +18,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+
+from tpsrl.episodes.atomic import write_json
 
 
 class Recall(gym.Env[Any, Any]):
@@ -141,14 +142,6 @@ def summarise(runs: list[list[float]], threshold: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write(path: str, report: dict[str, Any]) -> None:
-    """Writes what is known so far under a temporary name and renames it."""
-    if path:
-        temporary = Path(path).with_name(f".{Path(path).name}.tmp")
-        temporary.write_text(json.dumps(report, indent=2) + "\n")
-        os.replace(temporary, path)
-
-
 def main() -> None:
     """Entry point."""
     chosen = {"json": "", "tasks": ",".join(TASKS), "schemes": "ver,ddppo", "seeds": "5"}
@@ -168,7 +161,8 @@ def main() -> None:
             mean, steps = one_run(task, scheme, seed)
             runs.append([mean, steps if np.isfinite(steps) else None])
             report[f"{task}/{scheme}"] = summarise(runs, TASKS[task]["threshold"])
-            write(chosen["json"], report)
+            if known is not None:
+                write_json(known, report)
             fresh += 1
             left = (seeds - seed) + seeds * (len(pairs) - number - 1)
             rest = (time.monotonic() - begin) / fresh * left / 60

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from tpsrl.episodes.atomic import write_json
 from ver_trainer.distributed.preemption import best_duration
 
 EPISODE = 64
@@ -204,8 +205,6 @@ def main() -> None:
         print(f"{scheme:7}" + "".join(f"{row[n]:8.1f}" for n in counts))
     measured = measure_ranks(float(chosen["real"])) if float(chosen["real"]) else {}
     if chosen["json"]:
-        path = Path(chosen["json"])
-        temporary = path.with_name(f".{path.name}.tmp")
         report: dict[str, Any] = {
             "single": single,
             "ddppo": ddppo,
@@ -213,8 +212,7 @@ def main() -> None:
             "ours": table,
             "measured": measured,
         }
-        temporary.write_text(json.dumps(report, indent=2) + "\n")
-        os.replace(temporary, path)
+        write_json(Path(chosen["json"]), report)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ can tell a slow machine from a slow simulator.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tpsrl.config import load
+from tpsrl.episodes.atomic import write_json
 
 
 @dataclass
@@ -177,9 +177,7 @@ def main(overrides: list[str]) -> int:
     results["load_average_before"] = os.getloadavg()[0]
     Console().print(table)
     if config.json:
-        path = Path(config.json)
-        path.with_suffix(".tmp").write_text(json.dumps(results, indent=2))
-        path.with_suffix(".tmp").rename(path)
+        write_json(Path(config.json), results)
     return 0
 
 

@@ -26,6 +26,7 @@ from rich.table import Table
 
 from benchmarks.trainer_envs import WORKLOADS
 from benchmarks.trainer_setup import python_of
+from tpsrl.episodes.atomic import write_json
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMES = ("ver", "nover", "ddppo", "htsrl", "async")
@@ -171,10 +172,7 @@ def main() -> None:
     report = run(chosen)
     show(report)
     if chosen["json"]:
-        path = Path(chosen["json"])
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(json.dumps(report, indent=2) + "\n")
-        os.replace(temporary, path)
+        write_json(Path(chosen["json"]), report)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from eval.episode import EpisodeRecord
+from tpsrl.episodes.atomic import write_json
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 
@@ -25,26 +26,6 @@ SUMMARY_FILE = "summary.json"
 
 class StorageError(UserError):
     """The folder cannot be written; what was written before is intact."""
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Write a text file under a temporary name, then rename it.
-
-    Raises:
-        StorageError: the disk is full or the folder is not writable.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise StorageError(
-            f"cannot write {path}: {error.strerror}; earlier results are intact"
-        ) from error
 
 
 def fingerprint(episode: Episode) -> str:
@@ -125,7 +106,7 @@ class ResultFolder:
     def write_summary(self, summary: Mapping[str, Any]) -> Path:
         """Write ``summary.json`` and return its path."""
         path = self.path / SUMMARY_FILE
-        write_atomic(path, json.dumps(summary, indent=2) + "\n")
+        write_json(path, summary)
         return path
 
     def earlier_summary(self) -> dict[str, Any]:
@@ -169,7 +150,7 @@ class ResultFolder:
                     f"{self.path} holds {EPISODES_FILE} but no {CONFIG_FILE}, so nobody can say "
                     "what made it; choose another out="
                 )
-            write_atomic(path, json.dumps(config, indent=2) + "\n")
+            write_json(path, config)
             return
         try:
             earlier = json.loads(path.read_text())

@@ -85,9 +85,9 @@ def run(overrides: list[str]) -> int:
         "machine": machine(),
         "versions": versions(),
     }
-    from tpsrl.episodes.atomic import write_atomically
+    from tpsrl.episodes.atomic import write_json
 
-    write_atomically(out / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
+    write_json(out / "summary.json", summary)
     _print(config, summary)
     print(out / "summary.json")
     return 0
@@ -138,7 +138,7 @@ def _described(config: SkillEvalConfig, policy: Path | None) -> dict[str, Any]:
 
 
 def _check_same(path: Path, described: dict[str, Any]) -> None:
-    from tpsrl.episodes.atomic import write_atomically
+    from tpsrl.episodes.atomic import write_json
 
     if path.exists():
         old = json.loads(path.read_text())
@@ -149,7 +149,7 @@ def _check_same(path: Path, described: dict[str, Any]) -> None:
                 " another out="
             )
         return
-    write_atomically(path, (json.dumps(described, indent=2) + "\n").encode())
+    write_json(path, described)
 
 
 def _records(

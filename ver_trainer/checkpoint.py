@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ver_trainer.distributed.group import Group
 from ver_trainer.errors import CheckpointError
+from ver_trainer.files import replacing, write_json
 
 FORMAT = 1
 _NAME = re.compile(r"^update_(\d{9})$")
@@ -54,19 +55,11 @@ def unpack_state(value: Any) -> Any:
     return value
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Writes JSON under a temporary name and renames it."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(data, indent=2) + "\n")
-    os.replace(temporary, path)
-
-
 def save_weights(path: Path, weights: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Writes a safetensors file with ``header`` as JSON in its metadata, atomically."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    temporary = path.with_name(f".{path.name}.tmp")
-    save_file(tensors, temporary, metadata={"ver_trainer": json.dumps(header)})
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={"ver_trainer": json.dumps(header)})
 
 
 def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

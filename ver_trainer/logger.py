@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import secrets
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ver_trainer.config import LogConfig
 from ver_trainer.errors import ConfigError
+from ver_trainer.files import replacing
 
 
 class JsonLines:
@@ -24,9 +24,8 @@ class JsonLines:
         self.path = path
         if keep_until is not None and path.is_file():
             lines = [x for x in path.read_text().splitlines() if _update_of(x) <= keep_until]
-            temporary = path.with_name(f".{path.name}.tmp")
-            temporary.write_text("".join(line + "\n" for line in lines))
-            os.replace(temporary, path)
+            with replacing(path) as temporary:
+                temporary.write_text("".join(line + "\n" for line in lines))
         elif path.is_file():
             path.unlink()
         self._file = path.open("a")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 import sys
@@ -12,9 +11,10 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ver_trainer.checkpoint import CheckpointManager, write_json
+from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.config import FREE_ON_RESUME, TrainConfig
 from ver_trainer.errors import ConfigError
+from ver_trainer.files import replacing, write_json
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "omegaconf", "safetensors", "tensorboard", "mujoco")
 
@@ -49,9 +49,8 @@ class RunFolder:
     def write_provenance(self, config: TrainConfig) -> None:
         """Writes config.yaml, versions.json, git.json and git.diff."""
         self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self.path / ".config.yaml.tmp"
-        OmegaConf.save(OmegaConf.structured(config), temporary)
-        os.replace(temporary, self.path / "config.yaml")
+        with replacing(self.path / "config.yaml") as temporary:
+            OmegaConf.save(OmegaConf.structured(config), temporary)
         write_json(self.path / "versions.json", versions())
         state, diff = git_state()
         write_json(self.path / "git.json", state)

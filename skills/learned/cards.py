@@ -105,11 +105,11 @@ def write_card(path: Path, card: Card) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    from tpsrl.episodes.atomic import write_atomically
+    from tpsrl.episodes.atomic import write_json
 
     content = asdict(card)
     content |= content.pop("facts")
-    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+    write_json(path, content)
 
 
 def common_depth(cards: Mapping[str, Card]) -> int | None:

@@ -133,11 +133,11 @@ def _collect(job: _Job) -> int:
 def _check_same(parts: Path, described: Any, config: HandoffConfig) -> None:
     import json
 
-    from tpsrl.episodes.atomic import write_atomically
+    from tpsrl.episodes.atomic import write_json
 
     data = str(config.data.resolve()) if config.data else None
     wanted = json.loads(json.dumps({**described, "data": data, "split": config.split}))
     path = parts / "config.json"
     if path.exists() and json.loads(path.read_text()) != wanted:
         raise UserError(f"{parts} holds starts of another chain; delete it or choose another out.")
-    write_atomically(path, (json.dumps(wanted, indent=2) + "\n").encode())
+    write_json(path, wanted)

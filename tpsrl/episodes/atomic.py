@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tpsrl.errors import UserError
 
@@ -33,3 +35,12 @@ def write_atomically(path: Path, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         raise UserError(f"{path}: cannot be written ({e.strerror}); choose another place") from None
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write ``content`` as indented JSON, as :func:`write_atomically` does.
+
+    Raises:
+        UserError: as there.
+    """
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())

@@ -7,13 +7,14 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tpsrl.episodes.atomic import write_atomically
+from tpsrl.errors import UserError
 from tpsrl.scenes.description import Container, Furniture, Joint, Link, Marker, Receptacle, Shape
 
 _log = logging.getLogger(__name__)
@@ -52,22 +53,10 @@ def cached_furniture(
         _log.warning("furniture cache %s is unreadable (%s): building it anew", path, error)
     pieces = build()
     try:
-        _write(path, json.dumps([_encode(piece) for piece in pieces]))
-    except OSError as error:
+        write_atomically(path, json.dumps([_encode(piece) for piece in pieces]).encode())
+    except UserError as error:
         _log.warning("cannot write the furniture cache %s (%s); set XDG_CACHE_HOME", path, error)
     return pieces
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def _encode(value: Any) -> Any:

@@ -9,7 +9,6 @@ or test layout has them. ``python -m tpsrl.scenes.wide`` makes the file again, t
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tpsrl.episodes.atomic import write_atomically
 from tpsrl.scenes.description import Apartment, Furniture, Layout
 from tpsrl.scenes.layouts import (
     EAST,
@@ -279,9 +279,7 @@ def main() -> None:
                 left = seconds / len(lines) * (len(tasks) - len(lines))
                 text = f"{len(lines)}/{len(tasks)} layouts, {seconds:.0f} s, {left:.0f} s left"
                 print(text, file=sys.stderr, flush=True)
-    temporary = _FILE.with_suffix(".tmp")
-    temporary.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    os.replace(temporary, _FILE)
+    write_atomically(_FILE, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     print(f"{_FILE}: {len(lines)} layouts")
 
 

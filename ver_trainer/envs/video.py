@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 
 from ver_trainer.errors import TrainerError
+from ver_trainer.files import replacing
 
 
 class VideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
@@ -50,11 +50,9 @@ class VideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
         except ModuleNotFoundError:
             raise TrainerError("videos need imageio: pip install 'imageio[ffmpeg]'") from None
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"episode_{self._number}.mp4"
-        temporary = path.with_name(f".{path.name}")
         fps = self.env.metadata.get("render_fps", 30)
-        iio.imwrite(temporary, self._frames, fps=fps, extension=".mp4")
-        os.replace(temporary, path)
+        with replacing(self._folder / f"episode_{self._number}.mp4") as temporary:
+            iio.imwrite(temporary, self._frames, fps=fps, extension=".mp4")
         self._number, self._left, self._frames = self._number + 1, self._left - 1, []
 
 
