@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 
 import numpy as np
 
+from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import Apartment, Furniture, Layout
@@ -35,6 +37,26 @@ class SceneLibrary:
         if layout not in self.apartment.layouts:
             hint = nearest(layout, self.apartment.layouts)
             raise UserError(f"{where}: no layout '{layout}' in {self.apartment.name}{hint}")
+
+    def check_episode(self, episode: Episode, types: Collection[str]) -> None:
+        """Refuse an episode that names what there is not.
+
+        Args:
+            episode: to be loaded.
+            types: object types of the engine.
+
+        Raises:
+            UserError: unknown object type, furniture joint or layout.
+        """
+        where = f"episode '{episode.episode_id}'"
+        for item in episode.objects:
+            if item.type not in types:
+                raise UserError(f"{where}: unknown object '{item.type}'{nearest(item.type, types)}")
+        for name in episode.joints:
+            if name not in self.joint_names:
+                hint = nearest(name, self.joint_names)
+                raise UserError(f"{where}: unknown furniture joint '{name}'{hint}")
+        self.check(episode.layout, where)
 
     def scene(self, layout: str) -> SceneInfo:
         """Return the scene of a layout.

@@ -62,9 +62,9 @@ class RemoteSimulator(Simulator):
         self.info = EngineInfo(**about["engine"])
         self.versions = dict(link.versions)
         apartment = library.apartment
-        pieces = [(p, k) for p in apartment.furniture for k in p.links[1:]]
-        self.joint_names = tuple(f"{p.name}/{k.name}" for p, k in pieces)
-        ranges = [(k.joint.lower, k.joint.upper) for _, k in pieces if k.joint is not None]
+        self.joint_names = tuple(library.joint_names)
+        links = [link for piece in apartment.furniture for link in piece.links[1:]]
+        ranges = [(k.joint.lower, k.joint.upper) for k in links if k.joint is not None]
         self.joint_ranges = np.array(ranges, dtype=np.float64).reshape(-1, 2)
         handles = {m.name: f"{p.name}/{m.link}" for p in apartment.furniture for m in p.markers}
         self.marker_names = tuple(handles)
@@ -94,7 +94,7 @@ class RemoteSimulator(Simulator):
         if not ids:
             return
         episode = episodes[0]
-        self._check(episode)
+        self._library.check_episode(episode, self._types)
         if self._link.lost and not self._closed:
             self._link.close()
             self._link = self._connect()
@@ -245,18 +245,6 @@ class RemoteSimulator(Simulator):
                     f"{self.info.name} loaded scenes without {kind[:-1]} '{missing[0]}'; both sides"
                     " must read the same dataset"
                 )
-
-    def _check(self, episode: Episode) -> None:
-        where = f"episode '{episode.episode_id}'"
-        for item in episode.objects:
-            if item.type not in self._types:
-                hint = nearest(item.type, self._types)
-                raise UserError(f"{where}: unknown object '{item.type}'{hint}")
-        for name in episode.joints:
-            if name not in self.joint_names:
-                hint = nearest(name, self.joint_names)
-                raise UserError(f"{where}: unknown furniture joint '{name}'{hint}")
-        self._library.check(episode.layout, where)
 
     def _containers(self, name: str) -> dict[str, list[list[float]]]:
         scene = self._library.scene(name)

@@ -102,7 +102,7 @@ class MujocoSimulator(Simulator):
         ids = self._ids(env_ids)
         check_reset(ids, episodes, seeds)
         for env_id, episode, seed in zip(ids, episodes, seeds, strict=True):
-            self._check(episode)
+            self._library.check_episode(episode, self._types)
             scene = self._library.scene(episode.layout)
             if not self._worlds[env_id].fits(episode):
                 self._grow(env_id, episode)
@@ -267,18 +267,6 @@ class MujocoSimulator(Simulator):
 
     def _ids(self, env_ids: Sequence[int] | None) -> list[int]:
         return list(range(self.num_envs)) if env_ids is None else [int(i) for i in env_ids]
-
-    def _check(self, episode: Episode) -> None:
-        where = f"episode '{episode.episode_id}'"
-        for item in episode.objects:
-            if item.type not in self._types:
-                hint = nearest(item.type, self._types)
-                raise UserError(f"{where}: unknown object '{item.type}'{hint}")
-        for name in episode.joints:
-            if name not in self.joint_names:
-                hint = nearest(name, self.joint_names)
-                raise UserError(f"{where}: unknown furniture joint '{name}'{hint}")
-        self._library.check(episode.layout, where)
 
     def _build(self, count: int) -> list[World]:
         model, index = build(self._library.apartment, self._types, self._pool)
