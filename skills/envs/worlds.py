@@ -15,8 +15,9 @@ from skills.tasks.base import Progress, Task
 from skills.tasks.course import Course
 from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
+from skills.tasks.motion import base_motion
 from skills.tasks.scan import FAR_REACH, FAR_SCAN, REACH, SCAN, base_scan
-from skills.tasks.sensors import DEPTH, observe
+from skills.tasks.sensors import DEPTH, MOTION, observe
 from skills.tasks.starts import NoStartError, Spawn, draw_start, free_points
 from skills.tasks.state import GoalRow, Outcome, View, stack_goals
 from tpsrl.episodes.types import Episode
@@ -90,24 +91,24 @@ class SkillWorlds:
             self._rows[env_id] = self._start_one(env_id, int(seed))
             self._fields[env_id] = self._field(env_id)
             self._courses[env_id] = self._course(env_id)
-        self._look()
+        like = self.sim.state().base_pose
+        chosen = np.zeros(self.sim.num_envs, dtype=bool)
+        chosen[list(env_ids)] = True
+        mask = array_namespace(like).asarray(chosen, device=device(like))
+        self._look(self._still(like, mask))
         assert self.view is not None
         begun = self.task.begin(self.view)
-        if self.progress is None:
-            self.progress = begun
-        else:
-            chosen = np.zeros(self.sim.num_envs, dtype=bool)
-            chosen[list(env_ids)] = True
-            like = self.view.state.base_pose
-            mask = array_namespace(like).asarray(chosen, device=device(like))
-            self.progress = merge_rows(self.progress, begun, mask)
+        self.progress = begun if self.progress is None else merge_rows(self.progress, begun, mask)
 
     def step(self, actions: Array) -> Outcome:
         """Carry out (n, ``task.layout.size``) actions in [-1, 1] and judge what follows."""
         assert self.view is not None and self.progress is not None
         robot, stop = self.task.robot_action(self.view, actions)
+        moves = MOTION in self.task.sensors
+        before = self.view.state.base_pose + 0.0 if moves else None  # engines may reuse the array
         self.sim.step(robot)
-        self._look(fresh=False)
+        after = self.sim.state().base_pose
+        self._look(None if before is None else base_motion(after, before), fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
         return outcome
 
@@ -123,7 +124,17 @@ class SkillWorlds:
         """Return (k, 2) navigable points all over the apartment, 0.1 m apart."""
         return free_points(self.sim.scene(env_id).navigation)
 
-    def _look(self, fresh: bool = True) -> None:
+    def _still(self, pose: Array, begun: Array) -> Array | None:
+        """Return the motion of the last step, none in the worlds that have just begun."""
+        if MOTION not in self.task.sensors:
+            return None
+        xp = array_namespace(pose)
+        nothing = xp.zeros_like(pose[:, :2])
+        if self.view is None or self.view.motion is None:
+            return nothing
+        return xp.where(begun[:, None], nothing, self.view.motion)
+
+    def _look(self, motion: Array | None, fresh: bool = True) -> None:
         state = self.sim.state()
         if fresh or self.view is None:
             goal = stack_goals(self._rows, state.base_pose)
@@ -133,7 +144,7 @@ class SkillWorlds:
         scan = self._scan(state.base_pose)
         course = self._look_ahead(state.base_pose)
         geodesic = self._geodesic(state.base_pose) if course is None else course[:, 0]
-        self.view = View(state, goal, geodesic, xp, scan, course)
+        self.view = View(state, goal, geodesic, xp, scan, course, motion)
 
     def _scan(self, pose: Array) -> Array | None:
         sensors = self.task.sensors

@@ -11,7 +11,7 @@ from skills.tasks.arrays import Array, norm, to_base, to_frame, wrap
 from skills.tasks.scan import FAR_REACH, FAR_SCAN, RAYS, REACH, SCAN
 from skills.tasks.state import View
 
-DEPTH = "head_depth"
+DEPTH, MOTION = "head_depth", "base_motion"
 
 SIZES = {
     "joint": 7,
@@ -21,6 +21,8 @@ SIZES = {
     "obj_start_sensor": 3,
     "obj_goal_sensor": 3,
     "goal_to_agent_gps_compass": 2,
+    "goal_gap": 2,
+    MOTION: 2,
     "obj_start_gps_compass": 2,
     "obj_goal_gps_compass": 2,
     "obj_start_in_base": 3,
@@ -123,6 +125,22 @@ def goal_to_agent_gps_compass(view: View) -> Array:
     return view.xp.stack([distance, -bearing], axis=-1)
 
 
+def goal_gap(view: View) -> Array:
+    """How far the base is from where Navigate succeeds, finely where it is near.
+
+    tanh of the distance beyond 1.5 m over 0.25 m, and of the bearing beyond 15 degrees over 0.1
+    rad: beside a range of eight metres the last centimetres would not be seen.
+    """
+    xp, (distance, bearing) = view.xp, view.heading
+    near, facing = (distance - 1.5) / 0.25, (xp.abs(bearing) - 0.261799) / 0.1
+    return xp.tanh(xp.stack([near, facing], axis=-1))
+
+
+def base_motion(view: View) -> Array:
+    """How the base moved in the last step, ahead and leftward, as a part of the largest motion."""
+    return view.require_motion()
+
+
 def obj_start_gps_compass(view: View) -> Array:
     """Where the target lay when the skill began, as :func:`goal_to_agent_gps_compass`."""
     return _polar(view, view.goal.object_start)
@@ -190,6 +208,8 @@ _SENSORS: dict[str, Callable[[View], Array]] = {
     "obj_start_sensor": obj_start_sensor,
     "obj_goal_sensor": obj_goal_sensor,
     "goal_to_agent_gps_compass": goal_to_agent_gps_compass,
+    "goal_gap": goal_gap,
+    MOTION: base_motion,
     "obj_start_gps_compass": obj_start_gps_compass,
     "obj_goal_gps_compass": obj_goal_gps_compass,
     "obj_start_in_base": obj_start_in_base,

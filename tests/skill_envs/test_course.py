@@ -79,6 +79,49 @@ def _bearing(env: SkillEnv) -> float:
     return float((turn + np.pi) % (2 * np.pi) - np.pi)
 
 
+def test_gap_tells_where_navigate_succeeds():
+    """Both values are negative exactly where a stop would succeed."""
+    options = {"failed_stop_ends": False}
+    names = ("goal_gap", "goal_to_agent_gps_compass")
+    episodes = shipped("rearrange_easy")
+    env = SkillEnv("navigate", depth=None, episodes=episodes, sensors=names, options=options)
+    inside, outside, stopped = 0, 0, 0
+    for seed in range(6):
+        seen, there = env.reset(seed=seed)[0], False
+        for _ in range(100):
+            distance, right = seen["goal_to_agent_gps_compass"]
+            there = bool((seen["goal_gap"] < 0.0).all())
+            assert there == (distance < 1.5 and abs(right) < 0.261799)
+            inside, outside = inside + there, outside + (not there)
+            turn = np.clip(-right / fetch.BASE_DELTA_ANGULAR, -1.0, 1.0)
+            forward = 1.0 if distance > 1.0 and abs(right) < 0.5 else 0.0
+            seen = env.step(np.array([forward, turn, -1.0]))[0]
+        if there:
+            assert env.step(np.array([0.0, 0.0, 1.0]))[4]["success"]
+            stopped += 1
+    assert inside > 50 and outside > 50 and stopped > 0
+    env.close()
+
+
+def test_motion_is_what_the_base_did():
+    episodes = shipped("rearrange_easy")
+    env = SkillEnv("navigate", depth=None, episodes=episodes, sensors=("base_motion",))
+    assert np.all(env.reset(seed=2)[0]["base_motion"] == 0.0)
+    pose = env.sim.state().base_pose[0].copy()
+    moved = False
+    for action in ([0.5, 0.0, -1.0], [0.0, -0.7, -1.0], *[[1.0, 0.0, -1.0]] * 120):
+        seen = env.step(np.array(action))[0]["base_motion"]
+        now = env.sim.state().base_pose[0].copy()
+        ahead = (now - pose)[:2] @ [np.cos(pose[2]), np.sin(pose[2])]
+        turned = (now[2] - pose[2] + np.pi) % (2 * np.pi) - np.pi
+        wanted = [ahead / fetch.BASE_DELTA_LINEAR, turned / fetch.BASE_DELTA_ANGULAR]
+        assert seen == pytest.approx(wanted, abs=1e-5)
+        moved, pose = moved or ahead > 0.03, now
+    assert moved and abs(seen[0]) < 1e-3  # it has come to a wall or to furniture
+    assert np.all(env.reset(seed=3)[0]["base_motion"] == 0.0)
+    env.close()
+
+
 def test_far_scan_shows_the_same_outlines_from_farther_away():
     names = ("base_scan", "base_scan_far")
     episodes = shipped("rearrange_easy")
