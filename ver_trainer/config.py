@@ -69,6 +69,7 @@ class NetConfig:
     core_size: int = 512
     core_layers: int = 2
     separate_critic: bool = False
+    critic_mlp: list[int] = field(default_factory=list)  # a separate critic without memory
     normalize_obs: bool = False
     std: str = "parameter"
     initial_std: float = 1.0

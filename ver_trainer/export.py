@@ -89,11 +89,17 @@ def load_pretrained(policy: Policy, path: str | Path, parts: list[str]) -> list[
 def _critic_copies(
     policy: Policy, weights: dict[str, Tensor], chosen: set[str]
 ) -> dict[str, Tensor]:
-    """What a separate critic starts from where the file has none: the actor's own weights."""
+    """What a separate critic starts from where the file has none: the actor's own weights.
+
+    One of another size (``net.critic_mlp``) shares the observation statistics alone.
+    """
     copies = {}
+    smaller = bool(policy.config.critic_mlp)
     for name in policy.state_dict():
         source = name.removeprefix("critic_")
-        if name not in weights and source != name and source in weights:
+        if source == name or source not in weights:
+            continue
+        if "encoder.norm." in name if smaller else name not in weights:
             copies[name] = weights[source].clone()
     return {name: v for name, v in copies.items() if _part(name.removeprefix("critic_")) in chosen}
 

@@ -166,6 +166,26 @@ def test_pretrained_weights_without_a_critic_encoder_copy_the_actors(tmp_path: P
     assert torch.equal(other.critic_core.lstm.weight_hh_l1, source.core.lstm.weight_hh_l1)
 
 
+def test_critic_without_memory_beside_a_policy_with_it(tmp_path: Path) -> None:
+    first = make_policy(BOX, NetConfig(**LSTM, separate_critic=True, normalize_obs=True))
+    with torch.no_grad():
+        first.encoder.norm.mean.fill_(3.0)
+    save_policy(first, tmp_path / "bc.safetensors")
+    net = NetConfig(**LSTM, separate_critic=True, critic_mlp=[16, 16], normalize_obs=True)
+    policy = make_policy(BOX, net)
+    load_pretrained(policy, tmp_path / "bc.safetensors", ["encoder", "core", "actor"])
+    assert policy.state_size == policy.actor_state_size
+    assert (policy.critic_encoder.norm.mean == 3.0).all()
+    obs = {"obs": torch.randn(4, 3)}
+    with torch.no_grad():
+        step = policy.act(obs, policy.initial_state(4), deterministic=True)
+        action, _ = first.act_mode(obs, torch.zeros(4, first.actor_state_size))
+        torch.testing.assert_close(step.action, action)
+        torch.testing.assert_close(policy.value(obs, step.state), step.value)
+    with pytest.raises(ConfigError, match=r"net.separate_critic=true"):
+        make_policy(BOX, NetConfig(**LSTM, critic_mlp=[16]))
+
+
 def test_frozen_statistics_stay() -> None:
     for frozen in (True, False):
         policy = make_policy(BOX, NetConfig(mlp=[8], normalize_obs=True, freeze_norm=frozen))

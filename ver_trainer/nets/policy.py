@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ver_trainer.config import NetConfig
 from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec
 from ver_trainer.errors import ConfigError
-from ver_trainer.nets.core import Packing, make_core
+from ver_trainer.nets.core import LSTMCore, NoCore, Packing, make_core
 from ver_trainer.nets.encoder import Encoder
 from ver_trainer.nets.heads import Categorical, CategoricalHead, DiagonalGaussian, GaussianHead
 
@@ -53,13 +53,14 @@ class Policy(nn.Module):
         self.spec, self.config = spec, config
         self.precision = PRECISIONS[precision]
         self.encoder = Encoder(spec.observations, config)
-        self.critic_encoder = Encoder(spec.observations, config) if config.separate_critic else None
-        inputs = self.encoder.out_features
-        self.core = make_core(config, inputs)
-        self.critic_core = make_core(config, inputs) if config.separate_critic else None
+        self.core = make_core(config, self.encoder.out_features)
+        self.critic_encoder: Encoder | None
+        self.critic_core: LSTMCore | NoCore | None
+        self.critic_encoder, self.critic_core = _critic_network(spec, config)
         features = self.core.out_features
         self.actor = _make_actor(spec.action, config, features)
-        self.critic = nn.Linear(features, 1)
+        own = self.critic_core
+        self.critic = nn.Linear(features if own is None else own.out_features, 1)
         nn.init.orthogonal_(self.critic.weight, 1.0)
         nn.init.zeros_(self.critic.bias)
         self._sizes = [
@@ -201,6 +202,22 @@ class Policy(nn.Module):
         """Encoders with running observation statistics, and these statistics."""
         encoders = [self.encoder, self.critic_encoder]
         return [(e, e.norm) for e in encoders if e is not None and e.norm is not None]
+
+
+def _critic_network(
+    spec: EnvSpec, config: NetConfig
+) -> tuple[Encoder, LSTMCore | NoCore] | tuple[None, None]:
+    """The encoder and core of a separate critic."""
+    if not config.separate_critic:
+        if config.critic_mlp:
+            raise ConfigError(
+                "net.critic_mlp is of a critic of its own: set net.separate_critic=true"
+            )
+        return None, None
+    if config.critic_mlp:
+        config = dataclasses.replace(config, mlp=config.critic_mlp, core="none")
+    encoder = Encoder(spec.observations, config)
+    return encoder, make_core(config, encoder.out_features)
 
 
 def _make_actor(
