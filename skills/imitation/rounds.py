@@ -255,6 +255,8 @@ def _check_same(
     for key in ("union", "start", "keep", "stall"):  # older runs do not name them
         if not wanted["imitate"][key]:  # type: ignore[index]
             wanted["imitate"].pop(key)  # type: ignore[attr-defined]
+    if not net.critic_mlp:
+        wanted["net"].pop("critic_mlp")  # type: ignore[attr-defined]
     wanted = json.loads(json.dumps(wanted, default=str))
     path = folder / "imitation.json"
     if path.exists():
