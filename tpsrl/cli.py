@@ -21,6 +21,7 @@ COMMANDS = {
     "record": "record a video of one episode",
     "train": "train a skill, or a policy for any Gymnasium environment",
     "handoff": "collect the states in which the skills of a chain start",
+    "average": "mean of the weights of several policies that began as one",
     "export": "put a trained skill, with its card, where agents find it",
 }
 """Name -> one line; the module is ``tpsrl.commands.NAME`` with ``HELP`` and ``run(overrides)``.

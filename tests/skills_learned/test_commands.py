@@ -5,10 +5,11 @@ import pytest
 from safetensors.numpy import load_file
 
 from skills.tasks.handoff import read_starts
-from tests.skills_learned.nets import saved_policy
+from tests.skills_learned.nets import saved_policy, small_policy
 from tpsrl.cli import main
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.training import parse
+from ver_trainer.export import save_policy
 
 SMALL = [
     "env_args.depth=null",
@@ -173,3 +174,19 @@ def test_a_config_file_may_hold_words(tmp_path):
     file.write_text("net: {core: lstm}\nimitate: {clone: {precision: bf16, lr: 1.0e-3}}\n")
     own, config = parse(["skill=navigate", f"config={file}"])
     assert own.imitate.clone.precision == "bf16" and config.net.core == "lstm"
+
+
+def test_average_of_policies(tmp_path, capsys):
+    one, two, out = (tmp_path / f"{name}.safetensors" for name in ("one", "two", "mean"))
+    save_policy(small_policy("pick", seed=1), one)
+    saved_policy(two, "pick")
+    assert main(["average", f"weights=[{one},{two}]", f"out={out}"]) == 0
+    first, second, mean = (load_file(path) for path in (one, two, out))
+    assert any((first[name] != second[name]).any() for name in mean)
+    for name, value in mean.items():
+        np.testing.assert_allclose(value, (first[name] + second[name]) / 2, atol=1e-6)
+    other = saved_policy(tmp_path / "other.safetensors", "place")
+    assert main(["average", f"weights=[{one},{other}]", f"out={out}"]) == 2
+    assert "different networks" in capsys.readouterr().err
+    assert main(["average", f"weights=[{one}]", f"out={out}"]) == 2
+    assert "at least two" in capsys.readouterr().err
