@@ -47,6 +47,38 @@ def load_policy(path: str | Path, device: str = "cpu") -> Policy:
     return policy.to(device).eval()
 
 
+def average_policies(paths: Sequence[str | Path]) -> Policy:
+    """Returns the policy whose weights are the mean of those of several (Wortsman et al. 2022).
+
+    Of checkpoints of one run, or runs that began with the same weights, the mean takes out part of
+    the random walk that noisy gradients are.
+
+    Args:
+        paths: two or more, each as in :func:`load_policy`.
+
+    Raises:
+        ConfigError: there are fewer than two, or their networks differ.
+        CheckpointError: as :func:`load_policy`.
+    """
+    if len(paths) < 2:
+        raise ConfigError("an average needs at least two weights files: give more")
+    policies = [load_policy(path) for path in paths]
+    states = [policy.state_dict() for policy in policies]
+    shapes = [{name: value.shape for name, value in state.items()} for state in states]
+    for path, policy, shape in zip(paths, policies, shapes, strict=True):
+        if policy.spec != policies[0].spec or shape != shapes[0]:
+            raise ConfigError(
+                f"'{path}' and '{paths[0]}' are different networks, or see or do different "
+                "things: average policies that began as one"
+            )
+    mean = {
+        name: torch.stack([state[name].double() for state in states]).mean(0).to(first.dtype)
+        for name, first in states[0].items()
+    }
+    policies[0].load_state_dict(mean)
+    return policies[0]
+
+
 def load_pretrained(policy: Policy, path: str | Path, parts: list[str]) -> list[str]:
     """Copies weights of another policy, e.g. one trained by imitation, into ``policy``.
 
