@@ -1,4 +1,7 @@
-"""README pictures from the demo videos: ``python scripts/readme_pictures.py DEMO_FOLDER``."""
+"""README pictures from the demo videos: ``python scripts/readme_pictures.py DEMO_FOLDER``.
+
+With ``learned`` after the folder of ``make demo``: the picture of the learned skills alone.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,16 @@ def animation(video: np.ndarray, first: float, seconds: float, out: Path) -> Non
     )
 
 
+def sheet(video: np.ndarray, out: Path, columns: int = 4, rows: int = 2) -> None:
+    """Write frames of a video, evenly spread, in rows."""
+    size = (300, 225)
+    picture = Image.new("RGB", (size[0] * columns, size[1] * rows))
+    for number, index in enumerate(np.linspace(0, len(video) - 1, columns * rows).astype(int)):
+        frame = Image.fromarray(video[index]).resize(size, Image.Resampling.LANCZOS)
+        picture.paste(frame, (number % columns * size[0], number // columns * size[1]))
+    picture.save(out, optimize=True)
+
+
 def main(folder: Path, first: float) -> None:
     """Write ``docs/images/scenarios.png`` and ``docs/images/set_table.gif``."""
     IMAGES.mkdir(parents=True, exist_ok=True)
@@ -55,5 +68,10 @@ def main(folder: Path, first: float) -> None:
 
 if __name__ == "__main__":
     if not 2 <= len(sys.argv) <= 3:
-        sys.exit("usage: python scripts/readme_pictures.py DEMO_FOLDER [GIF_START_FRACTION]")
-    main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) == 3 else 0.17)
+        sys.exit(
+            "usage: python scripts/readme_pictures.py DEMO_FOLDER [learned|GIF_START_FRACTION]"
+        )
+    if sys.argv[2:] == ["learned"]:
+        sheet(frames(Path(sys.argv[1]) / "tidy_house.mp4"), IMAGES / "learned_tidy_house.png")
+    else:
+        main(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) == 3 else 0.17)
