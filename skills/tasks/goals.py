@@ -9,7 +9,7 @@ import numpy as np
 from skills.interface import SkillCall
 from skills.tasks.articulated import ArticulatedTask
 from skills.tasks.base import Task
-from skills.tasks.places import place_of
+from skills.tasks.places import link_pose, place_of, rotation_matrix
 from skills.tasks.state import GoalRow
 from tpsrl.errors import UserError, nearest
 from tpsrl.sim.door import Simulator
@@ -101,16 +101,18 @@ def joint_and_marker(sim: Simulator, joint: str, marker: str) -> tuple[int, int]
 
 
 def front_point(sim: Simulator, env_id: int, joint: str) -> np.ndarray:
-    """Return the (3,) point ``FRONT_DISTANCE`` before the handle of a furniture joint.
+    """Return the (3,) point ``FRONT_DISTANCE`` before the closed handle of a furniture joint.
 
     Raises:
         UserError: unknown joint, or one without a handle.
     """
-    _, marker = joint_and_marker(sim, joint, "")
+    index, marker = joint_and_marker(sim, joint, "")
     handle = _row(sim.state().marker_pos, env_id)[marker]
-    w, x, y, z = np.asarray(sim.scene(env_id).link_rest[joint][1])
-    ahead = np.array([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 0.0])
-    return handle + FRONT_DISTANCE * ahead
+    pos, rotation = link_pose(sim, env_id, index)
+    rest, quat = sim.scene(env_id).link_rest[joint]
+    shut = rotation_matrix(np.asarray(quat))
+    closed = np.asarray(rest) + shut @ rotation.T @ (handle - pos)
+    return closed + FRONT_DISTANCE * np.array([shut[0, 0], shut[1, 0], 0.0])
 
 
 def _row(values: object, env_id: int) -> np.ndarray:

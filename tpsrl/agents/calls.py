@@ -8,6 +8,7 @@ from typing import cast
 from planner import Action
 from skills.interface import SkillCall, SkillName
 from tpsrl.agents.grounding import Grounding
+from tpsrl.agents.predicates import World
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class TpsrlOptions:
         arm_rest: reset the arm between actions.
         navigate_after_open_cab: drive to the object again after opening a drawer, as VER does
             because a mobile open skill drifts away from the cabinet (VER, appendix B).
-        front_first: drive to a point before a container's front before driving up to the container.
+        front_first: drive to a point before a container's front before driving up to the container,
+            or to what lies in a fridge or belongs into it.
             A navigation that is told one point ends anywhere around it, also beside the front, and
             learned Open skills have only seen starts before the front. Navigation's goal is then a
             drawer's handle, and still the object in a fridge, whose handle is at its side.
@@ -122,13 +124,24 @@ def wait_step(steps: int) -> Step:
     return Step(SkillCall("wait", steps=steps), f"wait({steps})", steps + 1, optional=True)
 
 
-def front_step(action: Action, grounding: Grounding, options: TpsrlOptions) -> Step | None:
-    """Return the step before a navigation to a container, ``None`` before other actions."""
-    if not options.front_first or action.label.removesuffix("_by_name") != "nav_to_receptacle":
+def front_step(action: Action, world: World, options: TpsrlOptions) -> Step | None:
+    """Return the step that comes before the front of what an action drives to.
+
+    That is a container, or a fridge that an object lies in or belongs into.
+
+    Returns:
+        ``None`` before other actions.
+    """
+    if not options.front_first:
         return None
-    marker = action.args[0]
-    joint = grounding.markers[marker].joint_name
-    call = SkillCall("navigate", place="front", joint=joint)
+    label, markers = action.label.removesuffix("_by_name"), world.grounding.markers
+    marker = action.args[0] if label == "nav_to_receptacle" else None
+    if label == "nav":
+        within = world.container(action.args[0])
+        marker = within if within is not None and markers[within].kind == "fridge" else None
+    if marker is None:
+        return None
+    call = SkillCall("navigate", place="front", joint=markers[marker].joint_name)
     text = f"nav(front of {marker})"
     return Step(call, text, options.navigation_steps, optional=True)
 

@@ -79,7 +79,7 @@ class HabExecutor:
         for index, action in enumerate(plan.actions):
             if index > 0 and options.arm_rest:
                 steps.append(reset_arm_step(options))
-            front = front_step(action, grounding, options)
+            front = front_step(action, self._world, options)
             if front is not None:
                 steps.append(front)
             steps.append(plan_step(action, index, grounding, options))
@@ -167,7 +167,7 @@ class ReplanExecutor:
             if self._cursor < len(self._plan):
                 self._settled = False
                 action = self._plan.actions[self._cursor]
-                front = front_step(action, self._world.grounding, self._options)
+                front = front_step(action, self._world, self._options)
                 if front is not None and not self._before_front:
                     self._before_front = True
                     return front
