@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-import skfmm
-from scipy import ndimage
 
 from skills.scripted.program import Actions, GiveUpError, at_pose, move, still
 from skills.scripted.view import View, WhatIf, look, to_base, turn, unit, what_if, wrap
+from skills.tasks.travel import RESOLUTION, Pace, SpeedMap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_BASE, Navigation, Simulator
 
-_RESOLUTION = 0.05
-_COMFORT = 0.5
-"""Clearance beyond the robot's radius that costs nothing, m."""
-_SLOWEST = 0.2
-_CREEP = 0.25
+_PACE = Pace(comfort=0.5, slowest=0.2, creep=0.25)
 _LOOKAHEAD = 0.35
 _SMALL_TURN = 0.3
 """A turn smaller than this is left to the steering, rad."""
@@ -48,24 +45,13 @@ class ComfortField:
         margin: float = 0.0,
     ) -> None:
         self.navigation, self.goal, self.radius, self.margin = navigation, goal, radius, margin
-        self._low = np.minimum(extent[0], np.minimum(goal, start)) - 0.3
+        low = np.minimum(extent[0], np.minimum(goal, start)) - 0.3
         high = np.maximum(extent[1], np.maximum(goal, start)) + 0.3
-        self._shape = np.ceil((high - self._low) / _RESOLUTION).astype(int) + 1
-        xs, ys = (self._low[k] + _RESOLUTION * np.arange(self._shape[k]) for k in range(2))
-        nodes = np.stack(np.meshgrid(xs, ys, indexing="ij"), axis=-1)
-        free = navigation.is_navigable(nodes)
-        room = ndimage.distance_transform_edt(free) * _RESOLUTION
-        speed = np.clip(room / _COMFORT, _SLOWEST, 1.0)
-        speed *= np.where(room < margin, _CREEP, 1.0)
-        self._room = room
-        gap = np.linalg.norm(nodes - goal, axis=-1)
-        edge = radius if radius > 0.0 else 1.5 * _RESOLUTION
-        near = (gap <= edge) & (free | (radius <= 0.0))
-        blocked = ~(free | near)
-        phi = np.ma.MaskedArray(gap - edge, blocked)
-        time = skfmm.travel_time(phi, np.where(blocked, 1.0, speed), dx=_RESOLUTION)
-        self._time = np.where(blocked, np.inf, np.ma.filled(time, np.inf))
-        self._time[near] = 0.0
+        speed_map = SpeedMap(navigation, low, high, replace(_PACE, margin=margin))
+        self._low, self._room = speed_map.low, speed_map.clearance
+        self._shape = np.array(self._room.shape)
+        edge = radius if radius > 0.0 else 1.5 * RESOLUTION
+        self._time = speed_map.travel_time(goal, edge, only_free=radius > 0.0)
 
     def lookahead(self, here: np.ndarray, distance: float) -> np.ndarray | None:
         """Return a (2,) point ahead on the best path, straight in sight, ``None`` if cut off."""
@@ -84,9 +70,9 @@ class ComfortField:
             best = int(np.argmax(drop))
             if not drop[best] > 0.0:
                 break
-            node, walked = after[best], walked + float(run[best]) * _RESOLUTION
+            node, walked = after[best], walked + float(run[best]) * RESOLUTION
             trail.append(node)
-        points = [self._low + _RESOLUTION * node for node in reversed(trail)]
+        points = [self._low + RESOLUTION * node for node in reversed(trail)]
         points = [point for point in points if np.linalg.norm(point - here) > 1e-6]
         if self.margin > 0.0:
             least = np.minimum.accumulate([self._room[tuple(node)] for node in trail])[::-1]
@@ -96,7 +82,7 @@ class ComfortField:
         return next((point for point in points if self._sees(here, point)), None)
 
     def _enter(self, here: np.ndarray) -> np.ndarray | None:
-        centre = np.round((here - self._low) / _RESOLUTION).astype(int)
+        centre = np.round((here - self._low) / RESOLUTION).astype(int)
         for reach in (1, 2, 5):
             low = np.maximum(centre - reach, 0)
             high = np.minimum(centre + reach + 1, self._shape)
@@ -106,7 +92,7 @@ class ComfortField:
             for k in np.argsort(times, kind="stable"):
                 if not np.isfinite(times[k]):
                     break
-                if self._sees(here, self._low + _RESOLUTION * index[k]):
+                if self._sees(here, self._low + RESOLUTION * index[k]):
                     return index[k]
         return None
 
@@ -114,9 +100,9 @@ class ComfortField:
         """Return whether the straight line is free, with a margin if the path has that room."""
         wanted = min(self.margin, room)
         if wanted > 0.0:
-            count = int(np.linalg.norm(end - start) / _RESOLUTION) + 2
+            count = int(np.linalg.norm(end - start) / RESOLUTION) + 2
             points = np.linspace(start, end, count)[1:]
-            index = np.round((points - self._low) / _RESOLUTION).astype(int)
+            index = np.round((points - self._low) / RESOLUTION).astype(int)
             index = np.clip(index, 0, self._shape - 1)
             if self._room[index[:, 0], index[:, 1]].min() < wanted:
                 return False

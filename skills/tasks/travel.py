@@ -1,0 +1,77 @@
+"""Travel time of a robot that is slow near obstacles: one field, read by rewards and drivers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import skfmm
+from scipy import ndimage
+
+from tpsrl.sim.door import Navigation
+
+RESOLUTION = 0.05
+"""Of the grid, m."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast the robot likes to be beside obstacles; in the open its speed is 1.
+
+    Attributes:
+        comfort: clearance beyond the robot's radius that costs nothing, m.
+        slowest: speed of a robot that touches furniture.
+        margin: nearer to obstacles than this it is slower still, m.
+        creep: factor of the speed there.
+    """
+
+    comfort: float
+    slowest: float
+    margin: float = 0.0
+    creep: float = 1.0
+
+
+class SpeedMap:
+    """Where the robot can be, and how fast it likes to be there, on a grid.
+
+    Args:
+        navigation: free space.
+        low: (2,) corner of the region looked at, m.
+        high: (2,) the opposite corner, m.
+        pace: of the robot.
+
+    Attributes:
+        low: (2,) the first node, m.
+        nodes: (nx, ny, 2), m.
+        free: (nx, ny) bool.
+        clearance: (nx, ny) distance to what is not free, m.
+        speed: (nx, ny).
+    """
+
+    def __init__(
+        self, navigation: Navigation, low: np.ndarray, high: np.ndarray, pace: Pace
+    ) -> None:
+        self.low = low
+        count = np.ceil((high - low) / RESOLUTION).astype(int) + 1
+        axes = (low[k] + RESOLUTION * np.arange(count[k]) for k in range(2))
+        self.nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        self.free = navigation.is_navigable(self.nodes)
+        self.clearance = ndimage.distance_transform_edt(self.free) * RESOLUTION
+        speed = np.clip(self.clearance / pace.comfort, pace.slowest, 1.0)
+        self.speed = speed * np.where(self.clearance < pace.margin, pace.creep, 1.0)
+
+    def travel_time(self, goal: np.ndarray, radius: float, only_free: bool = True) -> np.ndarray:
+        """Return the (nx, ny) time to a goal; infinite where there is no way.
+
+        Args:
+            goal: (2,), m.
+            radius: every node so near to the goal is an end of the way, m.
+            only_free: whether those that are not free are no ends.
+        """
+        gap = np.linalg.norm(self.nodes - goal, axis=-1) - radius
+        near = gap <= 0.0
+        if only_free:
+            near &= self.free
+        front = np.ma.MaskedArray(gap, ~(self.free | near))
+        time = skfmm.travel_time(front, self.speed, dx=RESOLUTION)
+        return np.where(near, 0.0, np.ma.filled(time, np.inf))
