@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from skills.envs.distances import distance_source
 from skills.interface import SkillCall
 from skills.tasks.arrays import Array, merge_rows
 from skills.tasks.base import Progress, Task
-from skills.tasks.course import Course
 from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.motion import base_motion
@@ -22,7 +22,7 @@ from skills.tasks.starts import NoStartError, Spawn, draw_start, free_points
 from skills.tasks.state import GoalRow, Outcome, View, stack_goals
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
-from tpsrl.sim.door import DistanceField, Simulator
+from tpsrl.sim.door import Simulator
 
 _EPISODE_TRIES = 20
 
@@ -56,7 +56,7 @@ class SkillWorlds:
         handoff_fraction: probability that an episode begins at one of ``starts``.
 
     Raises:
-        UserError: there is nothing to start from.
+        UserError: there is nothing to start from, or the task needs an unknown distance.
     """
 
     def __init__(
@@ -76,8 +76,7 @@ class SkillWorlds:
         self.spawn: Spawn = spawn
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
-        self._fields: list[DistanceField | None] = [None] * sim.num_envs
-        self._courses: list[Course | None] = [None] * sim.num_envs
+        self._distances = distance_source(task.needs_geodesic, sim.num_envs)
         self.progress: Progress | None = None
         self.view: View | None = None
 
@@ -89,8 +88,7 @@ class SkillWorlds:
         """
         for env_id, seed in zip(env_ids, seeds, strict=True):
             self._rows[env_id] = self._start_one(env_id, int(seed))
-            self._fields[env_id] = self._field(env_id)
-            self._courses[env_id] = self._course(env_id)
+            self._distances.begin(self.sim, env_id, self._rows[env_id])
         like = self.sim.state().base_pose
         chosen = np.zeros(self.sim.num_envs, dtype=bool)
         chosen[list(env_ids)] = True
@@ -142,48 +140,14 @@ class SkillWorlds:
             goal = self.view.goal
         xp = None if self.view is None else self.view.xp
         scan = self._scan(state.base_pose)
-        course = self._look_ahead(state.base_pose)
-        geodesic = self._geodesic(state.base_pose) if course is None else course[:, 0]
-        self.view = View(state, goal, geodesic, xp, scan, course, motion)
+        far = self._distances.measure(state.base_pose)
+        self.view = View(state, goal, far.geodesic, xp, scan, far.course, motion)
 
     def _scan(self, pose: Array) -> Array | None:
         sensors = self.task.sensors
         if SCAN not in sensors and FAR_SCAN not in sensors:
             return None
         return base_scan(self.sim, pose, FAR_REACH if FAR_SCAN in sensors else REACH)
-
-    def _look_ahead(self, pose: Array) -> Array | None:
-        if self.task.needs_geodesic != "course":
-            return None
-        places = np.asarray(pose)[:, :2]
-        rows = [
-            np.zeros(3) if course is None else course.look(place)
-            for course, place in zip(self._courses, places, strict=True)
-        ]
-        return array_namespace(pose).asarray(np.array(rows), device=device(pose))
-
-    def _geodesic(self, pose: Array) -> Array | None:
-        if not self.task.needs_geodesic:
-            return None
-        places = np.asarray(pose)[:, :2]
-        # Worlds that have not begun yet have no field.
-        values = [
-            0.0 if field is None else float(field.distance(place))
-            for field, place in zip(self._fields, places, strict=True)
-        ]
-        return array_namespace(pose).asarray(np.array(values), device=device(pose))
-
-    def _course(self, env_id: int) -> Course | None:
-        if self.task.needs_geodesic != "course":
-            return None
-        return Course(self.sim.scene(env_id), self._rows[env_id].position)
-
-    def _field(self, env_id: int) -> DistanceField | None:
-        if self.task.needs_geodesic not in ("goal", "start"):
-            return None
-        row = self._rows[env_id]
-        goal = row.position if self.task.needs_geodesic == "goal" else row.start_pose
-        return self.sim.scene(env_id).navigation.distance_field(goal[None, :2])
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])

@@ -11,6 +11,7 @@ from skills.envs.single import SkillEnv
 from skills.tasks.course import Course
 from skills.tasks.scan import FAR_REACH, REACH
 from tests.skill_envs.test_environments import shipped
+from tpsrl.errors import UserError
 from tpsrl.robot import fetch
 from tpsrl.sim.door import SceneInfo
 from tpsrl.sim.navigation import GridNavigation
@@ -68,6 +69,12 @@ def test_navigate_is_rewarded_along_the_course():
         gained = begun.distance - last.distance + begun.angle - last.angle
         assert total == pytest.approx(10.0 + float(gained[0]), abs=0.05)
     env.close()
+
+
+def test_unknown_distance_is_named():
+    options = {"needs_geodesic": "corse"}
+    with pytest.raises(UserError, match=r"needs_geodesic has no value 'corse'; did you mean"):
+        SkillEnv("navigate", depth=None, episodes=shipped("rearrange_easy"), options=options)
 
 
 def _bearing(env: SkillEnv) -> float:

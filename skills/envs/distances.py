@@ -1,0 +1,125 @@
+"""What ``View.geodesic`` and ``View.course`` are measured by: chosen once, from the task."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from skills.tasks.arrays import Array
+from skills.tasks.course import Course
+from skills.tasks.state import GoalRow
+from tpsrl.errors import UserError, nearest
+from tpsrl.sim.door import DistanceField, SceneInfo, Simulator
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Attributes: ``geodesic`` (n,) m and ``course`` (n, 3), as in ``View``; ``None`` for none."""
+
+    geodesic: Array | None = None
+    course: Array | None = None
+
+
+class DistanceSource(ABC):
+    """Distances of all worlds of a simulator."""
+
+    @abstractmethod
+    def begin(self, sim: Simulator, env_id: int, row: GoalRow) -> None:
+        """Prepare a world in which an episode with this goal begins."""
+
+    @abstractmethod
+    def measure(self, pose: Array) -> Distances:
+        """Return the distances from (n, 3) base poses, 0 in worlds that have not begun yet."""
+
+
+class NoDistances(DistanceSource):
+    """For tasks that need none."""
+
+    def begin(self, sim: Simulator, env_id: int, row: GoalRow) -> None:
+        """See :meth:`DistanceSource.begin`."""
+
+    def measure(self, pose: Array) -> Distances:
+        """See :meth:`DistanceSource.measure`."""
+        return Distances()
+
+
+class GeodesicDistances(DistanceSource):
+    """Along the shortest way over free space.
+
+    Args:
+        num_envs: worlds.
+        end: (3,) or (2,) point of an episode to which, or from which, is measured.
+    """
+
+    def __init__(self, num_envs: int, end: Callable[[GoalRow], np.ndarray]) -> None:
+        self._end = end
+        self._fields: list[DistanceField | None] = [None] * num_envs
+
+    def begin(self, sim: Simulator, env_id: int, row: GoalRow) -> None:
+        """See :meth:`DistanceSource.begin`."""
+        scene: SceneInfo = sim.scene(env_id)
+        self._fields[env_id] = scene.navigation.distance_field(self._end(row)[None, :2])
+
+    def measure(self, pose: Array) -> Distances:
+        """See :meth:`DistanceSource.measure`."""
+        places = np.asarray(pose)[:, :2]
+        values = [
+            0.0 if field is None else float(field.distance(place))
+            for field, place in zip(self._fields, places, strict=True)
+        ]
+        return Distances(_like(values, pose))
+
+
+class CourseDistances(DistanceSource):
+    """Along a way to the goal that keeps clear of furniture.
+
+    Args:
+        num_envs: worlds.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self._courses: list[Course | None] = [None] * num_envs
+
+    def begin(self, sim: Simulator, env_id: int, row: GoalRow) -> None:
+        """See :meth:`DistanceSource.begin`."""
+        self._courses[env_id] = Course(sim.scene(env_id), row.position)
+
+    def measure(self, pose: Array) -> Distances:
+        """See :meth:`DistanceSource.measure`."""
+        places = np.asarray(pose)[:, :2]
+        rows = [
+            np.zeros(3) if course is None else course.look(place)
+            for course, place in zip(self._courses, places, strict=True)
+        ]
+        ahead = _like(rows, pose)
+        return Distances(ahead[:, 0], ahead)
+
+
+def distance_source(kind: str, num_envs: int) -> DistanceSource:
+    """Return the source of a task's distances.
+
+    Args:
+        kind: ``Task.needs_geodesic``.
+        num_envs: worlds of the simulator.
+
+    Raises:
+        UserError: there is no such kind.
+    """
+    makers: dict[str, Callable[[], DistanceSource]] = {
+        "": NoDistances,
+        "goal": lambda: GeodesicDistances(num_envs, lambda row: row.position),
+        "start": lambda: GeodesicDistances(num_envs, lambda row: row.start_pose),
+        "course": lambda: CourseDistances(num_envs),
+    }
+    if kind not in makers:
+        known = nearest(kind, [name for name in makers if name])
+        raise UserError(f"the option needs_geodesic has no value '{kind}'{known}")
+    return makers[kind]()
+
+
+def _like(values: list[float] | list[np.ndarray], pose: Array) -> Array:
+    return array_namespace(pose).asarray(np.array(values), device=device(pose))
