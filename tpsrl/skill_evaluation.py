@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skills.envs import NAMES
 from tpsrl import options
@@ -15,6 +15,9 @@ from tpsrl.assembly import all_cores
 from tpsrl.config import load, to_dict
 from tpsrl.errors import UserError
 from tpsrl.sim.engines import REPLICA_CAD, HabitatConfig, choose_scenes, habitat_options
+
+if TYPE_CHECKING:
+    from skills.learned.trials import Weights
 
 HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment.
 
@@ -89,20 +92,24 @@ def run(overrides: list[str]) -> int:
 
     write_json(out / "summary.json", summary)
     _print(config, summary)
+    for kind, path in policy.special.items() if policy is not None else ():
+        print(f"  where the kind of place is {kind} {path.name} acts, a policy of its own")
     print(out / "summary.json")
     return 0
 
 
-def _parts(config: SkillEvalConfig) -> tuple[Path | None, dict[str, Any]]:
-    """Return the policy's file, and the arguments of the environment."""
+def _parts(config: SkillEvalConfig) -> tuple[Weights | None, dict[str, Any]]:
+    """Return the policy's files, and the arguments of the environment."""
     from skills.learned.inference import NumpyPolicy
-    from skills.learned.trials import find_policy
+    from skills.learned.trials import find_weights
 
     policy, depth = None, None
     env_args: dict[str, Any] = {"actions": config.actions, "contract": config.contract}
     if config.agent == "tpsrl":
-        policy = find_policy(config.weights, config.skill).resolve()
-        seen = NumpyPolicy.load(policy).observations
+        policy = find_weights(config.weights, config.skill)
+        seen: dict[str, tuple[int, ...]] = {}  # the union, the general policy's own first
+        for path in policy.files.values():
+            seen = NumpyPolicy.load(path).observations | seen
         if "head_depth" in seen:
             depth = config.depth or seen["head_depth"][0]
         env_args["sensors"] = tuple(seen)
@@ -128,12 +135,16 @@ def _engine(config: SkillEvalConfig) -> dict[str, Any]:
     return args
 
 
-def _described(config: SkillEvalConfig, policy: Path | None) -> dict[str, Any]:
-    import hashlib
+def _described(config: SkillEvalConfig, policy: Weights | None) -> dict[str, Any]:
+    """Return what the results are of; ``weights_files`` only where several files act."""
+    from skills.learned.cards import digests, identity
 
     described = {k: v for k, v in to_dict(config).items() if k not in _FREE}
     if policy is not None:
-        described["weights_sha256"] = hashlib.sha256(policy.read_bytes()).hexdigest()
+        files = digests(policy.files)
+        described["weights_sha256"] = identity(files)
+        if policy.special:
+            described["weights_files"] = files
     return described
 
 
@@ -153,7 +164,7 @@ def _check_same(path: Path, described: dict[str, Any]) -> None:
 
 
 def _records(
-    config: SkillEvalConfig, policy: Path | None, env_args: dict[str, Any], path: Path
+    config: SkillEvalConfig, policy: Weights | None, env_args: dict[str, Any], path: Path
 ) -> dict[int, dict[str, Any]]:
     """Return the record of every seed, running those that the file lacks."""
     from skills.imitation.processes import Tally, run_jobs

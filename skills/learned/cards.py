@@ -1,22 +1,28 @@
 """Which skills have weights, and the card that says where they come from.
 
-A folder holds ``SKILL.safetensors`` and ``SKILL.json`` for each learned skill.
+A folder holds ``SKILL.safetensors`` and ``SKILL.json`` for each learned skill. Beside those of Pick
+and Place it may hold ``SKILL_KIND.safetensors`` and ``SKILL_KIND.json``: a further policy that acts
+where the target lies, or is wanted, in that kind of place (``skills.tasks.places.KINDS``).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from skills.tasks.places import KINDS
 from tpsrl.errors import UserError
 
 IMITABLE = ("navigate", "pick", "place", "open_cab", "close_cab", "open_fridge", "close_fridge")
 """Skills that a plan calls and that can be learned."""
 IMITABLE_TASKS = (*IMITABLE, "rearrange_easy")
 """All that a scripted skill can demonstrate."""
+PLACED = ("pick", "place")
+"""Skills that may have further policies for kinds of places."""
 SHIPPED = Path(__file__).parent / "weights"
 """Weights that come with the project."""
 _FACTS = ("skill", "depth", "actions", "contract")
@@ -32,6 +38,7 @@ class Card:
         actions: ``"full"`` or ``"restricted"``.
         contract: ``"fixed"`` or ``"parity"``.
         facts: command, config, commit, steps, wall time, machine, success, ...
+        place: the only kind of place that it acts in, ``None`` for a general policy.
     """
 
     skill: str
@@ -39,23 +46,59 @@ class Card:
     actions: str = "full"
     contract: str = "fixed"
     facts: Mapping[str, Any] = field(default_factory=dict)
+    place: str | None = None
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A card and the weights that it is about."""
+    """A card and the weights that it is about.
+
+    Attributes:
+        path: of the weights.
+        card: where they come from.
+        special: kind of place -> the policy that acts there instead.
+    """
 
     path: Path
     card: Card
+    special: Mapping[str, Policy] = field(default_factory=dict)
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """All weights that act, by the names of their files without the ending."""
+        return {p.path.stem: p.path for p in (self, *self.special.values())}
 
 
-def weights_path(folder: Path, skill: str) -> Path:
-    """Return where a skill's weights are kept."""
-    return folder / f"{skill}.safetensors"
+def policy_name(skill: str, place: str | None = None) -> str:
+    """Return the name of a policy's files without the ending; ``place``: of a special one."""
+    return skill if place is None else f"{skill}_{place}"
+
+
+def weights_path(folder: Path, skill: str, place: str | None = None) -> Path:
+    """Return where a skill's weights are kept, those for one kind of place with ``place``."""
+    return folder / f"{policy_name(skill, place)}.safetensors"
+
+
+def special_places(folder: Path, skill: str) -> tuple[str, ...]:
+    """Return the kinds of places for which a folder has further weights of a skill."""
+    found = KINDS if skill in PLACED else ()
+    return tuple(kind for kind in found if weights_path(folder, skill, kind).exists())
+
+
+def digests(files: Mapping[str, Path]) -> dict[str, str]:
+    """Return the SHA-256 of each file in hex digits."""
+    return {k: hashlib.sha256(path.read_bytes()).hexdigest() for k, path in files.items()}
+
+
+def identity(digests: Mapping[str, str]) -> str:
+    """Return one SHA-256 for weights that act together; for a single file it is the file's own."""
+    if len(digests) == 1:
+        return next(iter(digests.values()))
+    return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
 def learned_skills(folder: str | Path | None = None) -> dict[str, Card]:
-    """Return the cards of a folder (``None``: those shipped), by skill.
+    """Return the cards of a folder's general policies (``None``: those shipped), by skill.
 
     Raises:
         UserError: the folder is missing, or weights have no card or a damaged one.
@@ -67,22 +110,72 @@ def policies_in(folder: str | Path | None = None) -> dict[str, Policy]:
     """Return the policies of a folder (``None``: those shipped), by skill.
 
     Raises:
-        UserError: the folder is missing, or weights have no card or a damaged one.
+        UserError: the folder is missing, weights have no card or a damaged one, or a policy for a
+            kind of place does not fit the skill's general one.
     """
     found = SHIPPED if folder is None else Path(folder)
     if folder is not None and not found.is_dir():
         raise UserError(f"weights={folder}: no such folder; 'tpsrl train skill=...' makes weights.")
-    here = [skill for skill in IMITABLE if weights_path(found, skill).exists()]
+    here = [
+        skill
+        for skill in IMITABLE
+        if weights_path(found, skill).exists() or special_places(found, skill)
+    ]
     return {skill: policy_of(found, skill) for skill in here}
 
 
 def policy_of(folder: Path, skill: str) -> Policy:
-    """Return one policy of a folder.
+    """Return one policy of a folder, with those for kinds of places.
 
     Raises:
-        UserError: it has no card or a damaged one.
+        UserError: it has no card or a damaged one, or one for a kind of place does not fit it.
     """
-    return Policy(weights_path(folder, skill), read_card(folder / f"{skill}.json"))
+    kinds = special_places(folder, skill)
+    path = weights_path(folder, skill)
+    if kinds and not path.exists():
+        raise UserError(
+            f"{weights_path(folder, skill, kinds[0])} acts in places of the kind '{kinds[0]}' only,"
+            f" and {path} for all others is missing; export the general policy as well."
+        )
+    card = read_card(folder / f"{skill}.json")
+    if card.place is not None:
+        raise UserError(
+            f"{folder / skill}.json: the card is of place={card.place}, so it is no general policy;"
+            f" export it with place={card.place} beside a general one."
+        )
+    special = {}
+    for kind in kinds:
+        own = folder / f"{policy_name(skill, kind)}.json"
+        special[kind] = Policy(weights_path(folder, skill, kind), read_card(own))
+        check_special(own, special[kind].card, kind, skill, card)
+    return Policy(path, card, special)
+
+
+def check_special(path: Path, card: Card, place: str, skill: str, general: Card) -> None:
+    """Refuse a policy for a kind of place that does not fit the skill's general one.
+
+    Args:
+        path: of its card, for the sentence.
+        card: to be checked.
+        place: kind of place that it is wanted for.
+        skill: that it is wanted for.
+        general: card of the general policy.
+
+    Raises:
+        UserError: its skill or place is another, or actions, contract or depth differ.
+    """
+    if (card.skill, card.place) != (skill, place):
+        raise UserError(
+            f"{path}: the card is of skill={card.skill} place={card.place or 'null'}, its name says"
+            f" skill={skill} place={place}; export the policy under its own name."
+        )
+    for name in ("actions", "contract", "depth"):
+        own, other = getattr(card, name), getattr(general, name)
+        if own != other:
+            raise UserError(
+                f"{path}: trained with {name}={own}, and the general policy of '{skill}' with"
+                f" {name}={other}; policies of one skill need the same {name}."
+            )
 
 
 def read_card(path: Path) -> Card:
@@ -94,9 +187,10 @@ def read_card(path: Path) -> Card:
     try:
         content = json.loads(path.read_text())
         known = {name: content.pop(name) for name in _FACTS}
+        place = content.pop("place", None)
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path}: no card of a policy ({error!r}); export it again.") from None
-    return Card(**known, facts=content)
+    return Card(**known, facts=content, place=place)
 
 
 def write_card(path: Path, card: Card) -> None:
@@ -108,7 +202,10 @@ def write_card(path: Path, card: Card) -> None:
     from tpsrl.episodes.atomic import write_json
 
     content = asdict(card)
+    place = content.pop("place")
     content |= content.pop("facts")
+    if place is not None:  # cards of general policies stay as they were
+        content["place"] = place
     write_json(path, content)
 
 

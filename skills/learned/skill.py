@@ -7,15 +7,19 @@ navigation by its own stop action, which counts within 2 m of the goal only (VER
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.learned.cards import Card, Policy
 from skills.learned.inference import NumpyPolicy
 from skills.tasks.articulated import ArticulatedTask
+from skills.tasks.base import Task
 from skills.tasks.catalog import Actions, Contract, make_task
 from skills.tasks.goals import goal_for_call
-from skills.tasks.scan import SCAN, base_scan
+from skills.tasks.places import kind_of
+from skills.tasks.scan import FAR_REACH, FAR_SCAN, REACH, SCAN, base_scan
 from skills.tasks.sensors import DEPTH, observe
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
@@ -41,24 +45,22 @@ class LearnedSkill(Skill):
         card: of the policy.
         policy: its network; the recurrent state is cleared at every reset. The policies of
             ``ver_trainer`` do not see their previous action, so there is none to clear.
+        special: kind of place -> network that acts instead where the target lies (pick) or is
+            wanted (place) in such a place; it may see other sensors.
+
+    Attributes:
+        task: of the policy that acts since the last reset, of the general one before.
     """
 
     privileged = False
 
-    def __init__(self, card: Card, policy: NumpyPolicy) -> None:
+    def __init__(
+        self, card: Card, policy: NumpyPolicy, special: Mapping[str, NumpyPolicy] | None = None
+    ) -> None:
         self.name: SkillName = card.skill  # type: ignore[assignment]
-        self._card, self._policy = card, policy
-        contract: Contract = card.contract  # type: ignore[assignment]
-        actions: Actions = card.actions  # type: ignore[assignment]
-        sensors = tuple(policy.observations)
-        self.task = make_task(
-            card.skill, contract=contract, actions=actions, options={"sensors": sensors}
-        )
-        if policy.size != self.task.layout.size:
-            raise UserError(
-                f"the policy of '{card.skill}' has {policy.size} actions and the skill"
-                f" {self.task.layout.size}; its card names another action space."
-            )
+        self._card, self._general = card, (policy, _task_of(card, policy))
+        self._special = {k: (p, _task_of(card, p)) for k, p in (special or {}).items()}
+        self._policy, self.task = self._general
 
     @classmethod
     def load(cls, policy: Policy) -> LearnedSkill:
@@ -67,16 +69,19 @@ class LearnedSkill(Skill):
         Raises:
             UserError: the weights cannot be read or do not fit the card.
         """
-        return cls(policy.card, NumpyPolicy.load(policy.path))
+        special = {kind: NumpyPolicy.load(p.path) for kind, p in policy.special.items()}
+        return cls(policy.card, NumpyPolicy.load(policy.path), special)
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
-        """See :meth:`Skill.reset`.
+        """See :meth:`Skill.reset`; the kind of place of the goal says which policy acts.
 
         Raises:
             UserError: the simulator has no depth picture of the policy's size.
         """
+        self._row = goal_for_call(self._general[1], sim, env_id, call)
+        where = self._row.start_place if self.name == "pick" else self._row.goal_place
+        self._policy, self.task = self._special.get(kind_of(where), self._general)
         self._policy.reset()
-        self._row = goal_for_call(self.task, sim, env_id, call)
         self._stopped = self._left_start = False
         self._first_rest = np.asarray(self._view(sim).resting)[env_id]
         self._check_depth(sim)
@@ -116,7 +121,10 @@ class LearnedSkill(Skill):
 
     def _view(self, sim: Simulator) -> View:
         state = sim.state()
-        scan = base_scan(sim, state.base_pose) if SCAN in self.task.sensors else None
+        scan, sensors = None, self.task.sensors
+        if SCAN in sensors or FAR_SCAN in sensors:
+            reach = FAR_REACH if FAR_SCAN in sensors else REACH
+            scan = base_scan(sim, state.base_pose, reach)
         rows = stack_goals([self._row] * sim.num_envs, state.base_pose)
         return View(state, rows, scan=scan)
 
@@ -130,3 +138,21 @@ class LearnedSkill(Skill):
                 f"the policy of '{self.name}' needs a depth picture of {wanted[0]} pixels, the"
                 f" simulator renders {seen[0]}; give the simulator depth={wanted[0]}."
             )
+
+
+def _task_of(card: Card, policy: NumpyPolicy) -> Task:
+    """Return the skill's task with what a policy senses.
+
+    Raises:
+        UserError: the policy has another number of actions.
+    """
+    contract: Contract = card.contract  # type: ignore[assignment]
+    actions: Actions = card.actions  # type: ignore[assignment]
+    options = {"sensors": tuple(policy.observations)}
+    task = make_task(card.skill, contract=contract, actions=actions, options=options)
+    if policy.size != task.layout.size:
+        raise UserError(
+            f"the policy of '{card.skill}' has {policy.size} actions and the skill"
+            f" {task.layout.size}; its card names another action space."
+        )
+    return task

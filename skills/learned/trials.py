@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,28 @@ import numpy as np
 from skills.envs.agents import EnvAgent, RandomAgent, scripted_agent
 from skills.envs.single import SkillEnv
 from skills.imitation.collect import environment
-from skills.learned.cards import SHIPPED, weights_path
+from skills.learned.cards import SHIPPED, policy_of, special_places, weights_path
 from skills.learned.inference import NumpyPolicy
 from skills.tasks.places import kind_of
 from tpsrl.errors import UserError
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The files that act in a skill's environment.
+
+    Attributes:
+        general: acts wherever no other does.
+        special: kind of place -> the file that acts there instead.
+    """
+
+    general: Path
+    special: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """All of them, by their names without the ending."""
+        return {path.stem: path for path in (self.general, *self.special.values())}
 
 
 @dataclass(frozen=True)
@@ -25,7 +44,7 @@ class TrialJob:
         skill: name of the environment's skill.
         env_args: arguments of the environment.
         agent: ``"tpsrl"`` (a trained policy), ``"scripted"`` or ``"random"``.
-        policy: weights of the trained policy.
+        policy: weights of the trained policy; the environment offers what all of them sense.
         seeds: of the episodes.
         sample: actions are drawn from the policy's distribution; otherwise its mean acts.
     """
@@ -33,22 +52,37 @@ class TrialJob:
     skill: str
     env_args: dict[str, Any]
     agent: str
-    policy: Path | None
+    policy: Weights | None
     seeds: tuple[int, ...]
     sample: bool = False
 
 
 class PolicyAgent(EnvAgent):
-    """The mean or a drawn action of a policy; set ``observation`` before :meth:`act`."""
+    """The mean or a drawn action of a policy; set ``observation`` before :meth:`act`.
 
-    def __init__(self, env: SkillEnv, policy: NumpyPolicy, sample: bool = False) -> None:
+    Args:
+        env: to act in.
+        policy: that acts.
+        sample: actions are drawn.
+        special: kind of place -> policy that acts in its episodes instead.
+    """
+
+    def __init__(
+        self,
+        env: SkillEnv,
+        policy: NumpyPolicy,
+        sample: bool = False,
+        special: Mapping[str, NumpyPolicy] | None = None,
+    ) -> None:
         super().__init__(env)
+        self._general, self._special = policy, special or {}
         self._policy, self._sample = policy, sample
         self._rng: np.random.Generator | None = None
         self.observation: dict[str, np.ndarray] = {}
 
     def reset(self, seed: int) -> None:
-        """See :meth:`EnvAgent.reset`."""
+        """See :meth:`EnvAgent.reset`; the kind of place says which policy acts."""
+        self._policy = self._special.get(_place(self.env).get("place", ""), self._general)
         self._policy.reset()
         self._rng = np.random.default_rng([seed, 3]) if self._sample else None
 
@@ -70,7 +104,8 @@ def _agent(job: TrialJob, env: SkillEnv) -> EnvAgent:
     if job.agent == "scripted":
         return scripted_agent(env)
     assert job.policy is not None
-    return PolicyAgent(env, NumpyPolicy.load(job.policy), job.sample)
+    special = {kind: NumpyPolicy.load(path) for kind, path in job.policy.special.items()}
+    return PolicyAgent(env, NumpyPolicy.load(job.policy.general), job.sample, special)
 
 
 def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
@@ -113,19 +148,23 @@ def _place(env: SkillEnv) -> dict[str, str]:
     return {"place": kind_of(where)}
 
 
-def find_policy(weights: Path | None, skill: str) -> Path:
-    """Return a policy's file.
+def find_weights(weights: Path | None, skill: str) -> Weights:
+    """Return the files of a skill's policy; a single file acts alone.
 
     Args:
         weights: a ``.safetensors`` file, a folder of them, or ``None`` for those shipped.
         skill: its name.
 
     Raises:
-        UserError: there is none.
+        UserError: there are none, or those for kinds of places do not fit the general ones.
     """
     if weights is not None and weights.is_file():
-        return weights
-    path = weights_path(SHIPPED if weights is None else weights, skill)
+        return Weights(weights.resolve())
+    folder = (SHIPPED if weights is None else weights).resolve()
+    path = weights_path(folder, skill)
+    if special_places(folder, skill):
+        policy = policy_of(folder, skill)
+        return Weights(path, {kind: p.path for kind, p in policy.special.items()})
     if not path.exists():
         raise UserError(f"{path}: there are no weights of '{skill}'; 'tpsrl train' makes them.")
-    return path
+    return Weights(path)

@@ -5,7 +5,6 @@ They are those that VER (Wijmans et al. 2022, section 6 and figure 6) compares.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +15,7 @@ from skills.learned.cards import (
     IMITABLE,
     SHIPPED,
     Policy,
+    digests,
     policies_in,
     policy_of,
     weights_path,
@@ -153,11 +153,12 @@ def _missing(agent: str, skills: Sequence[str], folder: Path) -> UserError:
 
 
 def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:
-    """Return the first 16 hex digits of each policy's SHA-256: which weights made a result."""
-    return {
-        name: hashlib.sha256(policy.path.read_bytes()).hexdigest()[:16]
-        for name, policy in sorted(policies.items())
-    }
+    """Return the first 16 hex digits of each file's SHA-256: which weights made a result.
+
+    Policies for kinds of places follow their skill's general one, e.g. ``pick_cabinet``.
+    """
+    ordered = [policy for _, policy in sorted(policies.items())]
+    return {name: code[:16] for p in ordered for name, code in digests(p.files).items()}
 
 
 def stand_ins(agent: str, scenario: str, policies: Mapping[str, Policy]) -> list[str]:
@@ -168,27 +169,63 @@ def stand_ins(agent: str, scenario: str, policies: Mapping[str, Policy]) -> list
 
 
 def skill_lines(agent: str, policies: Mapping[str, Policy]) -> list[str]:
-    """Return for each skill a line: learned, with the success on its card, or scripted."""
+    """Return for each policy a line: learned, with the success on its card, or scripted.
+
+    A policy for a kind of place has a line of its own, with its success in such places.
+    """
     wanted = [WHOLE_TASK] if agent == "monolithic" else IMITABLE
     lines = []
     for name in wanted:
-        text = "scripted, reads privileged state"
-        if name in policies:
-            text = "learned"
-            measured = policies[name].card.facts.get("success")
-            if isinstance(measured, Mapping):
-                rate, low, high = (100 * measured[key] for key in ("success", "low", "high"))
-                where = policies[name].card.facts.get("evaluation", {}).get("split", "val")
-                text += f", {rate:.1f}% ({low:.1f} to {high:.1f}) of {measured['episodes']} {where}"
-                text += " episodes on its card"
-        lines.append(f"{name}: {text}")
+        if name not in policies:
+            lines.append(f"{name}: scripted, reads privileged state")
+            continue
+        policy = policies[name]
+        lines.append(f"{name}: learned{_measured(policy, policy)}")
+        lines += [
+            f"{name}, kind of place '{kind}': learned, a policy of its own{_measured(own, policy)}"
+            for kind, own in policy.special.items()
+        ]
     return lines
+
+
+def _measured(policy: Policy, general: Policy) -> str:
+    """Return the success on a policy's card as words, ``""`` if there is none.
+
+    Args:
+        policy: whose card is read.
+        general: the policy that acts in all other places, or itself.
+    """
+    card = policy.card
+    found, evaluation = card.facts.get("success"), card.facts.get("evaluation", {})
+    if not isinstance(found, Mapping):
+        return ""
+    if card.place is not None:
+        found = found.get("places", {}).get(card.place)
+        if found is None:
+            return ", not measured there"
+    rate, low, high = (100 * found[key] for key in ("success", "low", "high"))
+    text = f", {rate:.1f}% ({low:.1f} to {high:.1f}) of {found['episodes']}"
+    text += f" {evaluation.get('split', 'val')} episodes on its card"
+    if policy is general:
+        acted = evaluation.get("weights_files", {})
+        now = digests(general.files) if general.special or acted else {}
+        others = [name for name in now if name != policy.path.stem]
+        if now != acted:
+            text += ", measured with other weights for kinds of places than act now, or none"
+        elif others:
+            text += f", measured together with {', '.join(others)}"
+    return text
 
 
 def describe(agent: str, policies: Mapping[str, Policy]) -> str:
     """Return a sentence: which skills are learned, which scripted stand-ins."""
     kind = agent_kind(agent)
-    text = f"learned skills: {', '.join(policies) or 'none'}"
+    names = [
+        name
+        + (f" (kind of place {', '.join(p.special)}: a policy of its own)" if p.special else "")
+        for name, p in policies.items()
+    ]
+    text = f"learned skills: {', '.join(names) or 'none'}"
     if kind.stand_ins:
         scripted = [name for name in IMITABLE if name not in policies]
         if scripted:
