@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
+from tpsrl.atomic import write_json
 from tpsrl.config import load
-from tpsrl.episodes.atomic import write_json
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.episodes.types import Episode, EpisodeSet
 from tpsrl.errors import UserError

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from eval.drawing import save_figure
-from tpsrl.episodes.atomic import write_atomically
+from tpsrl.atomic import write_atomically
 from tpsrl.errors import UserError
 
 USAGE = (

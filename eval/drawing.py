@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpsrl.episodes.atomic import write_atomically
+from tpsrl.atomic import write_atomically
 from tpsrl.errors import UserError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from eval.episode import EpisodeRecord
-from tpsrl.episodes.atomic import write_json
+from tpsrl.atomic import write_json
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 

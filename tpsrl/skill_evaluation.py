@@ -88,7 +88,7 @@ def run(overrides: list[str]) -> int:
         "machine": machine(),
         "versions": versions(),
     }
-    from tpsrl.episodes.atomic import write_json
+    from tpsrl.atomic import write_json
 
     write_json(out / "summary.json", summary)
     _print(config, summary)
@@ -149,7 +149,7 @@ def _described(config: SkillEvalConfig, policy: Weights | None) -> dict[str, Any
 
 
 def _check_same(path: Path, described: dict[str, Any]) -> None:
-    from tpsrl.episodes.atomic import write_json
+    from tpsrl.atomic import write_json
 
     if path.exists():
         old = json.loads(path.read_text())

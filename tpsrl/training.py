@@ -129,7 +129,7 @@ def _provide_episodes(own: SkillTraining, config: TrainConfig) -> None:
 def _note_origin(folder: Path, words: Sequence[str]) -> None:
     """Write down once where an imitation comes from."""
     from eval.provenance import git_commit, machine, now, versions
-    from tpsrl.episodes.atomic import write_json
+    from tpsrl.atomic import write_json
 
     path = folder / "origin.json"
     if path.exists():

@@ -66,7 +66,7 @@ def write_shard(path: Path, demonstrations: Sequence[Demonstration]) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    from tpsrl.episodes.atomic import write_atomically
+    from tpsrl.atomic import write_atomically
 
     arrays: dict[str, np.ndarray] = {}
     for name in demonstrations[0].observations:

@@ -167,7 +167,7 @@ def write_starts(path: str | Path, starts: Sequence[HandoffStart]) -> None:
     Raises:
         UserError: there are no starts, or the file cannot be written.
     """
-    from tpsrl.episodes.atomic import write_atomically
+    from tpsrl.atomic import write_atomically
     from tpsrl.episodes.habitat_json import episode_to_json
 
     if not starts:

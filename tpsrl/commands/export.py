@@ -53,7 +53,7 @@ def run(overrides: list[str]) -> int:
     config = load(ExportConfig, overrides)
     from skills.learned.cards import Card, policy_name, weights_path, write_card
     from skills.learned.inference import read_weights
-    from tpsrl.episodes.atomic import write_atomically
+    from tpsrl.atomic import write_atomically
 
     source = _weights(config.run)
     _, header = read_weights(source)

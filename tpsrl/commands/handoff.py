@@ -133,7 +133,7 @@ def _collect(job: _Job) -> int:
 def _check_same(parts: Path, described: Any, config: HandoffConfig) -> None:
     import json
 
-    from tpsrl.episodes.atomic import write_json
+    from tpsrl.atomic import write_json
 
     data = str(config.data.resolve()) if config.data else None
     wanted = json.loads(json.dumps({**described, "data": data, "split": config.split}))

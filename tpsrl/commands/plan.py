@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from planner import Plan, PlannerError, Problem, find_plan
+from tpsrl.atomic import write_atomically
 from tpsrl.config import load
-from tpsrl.episodes.atomic import write_atomically
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from tpsrl.atomic import write_atomically
 from tpsrl.episodes import frames, handles
-from tpsrl.episodes.atomic import write_atomically
 from tpsrl.episodes.reader import Reader
 from tpsrl.episodes.types import Episode, EpisodeSet, RigidObject, Target
 from tpsrl.errors import UserError

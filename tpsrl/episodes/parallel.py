@@ -28,7 +28,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from tpsrl.episodes.atomic import write_atomically
+from tpsrl.atomic import write_atomically
 from tpsrl.episodes.habitat_json import episode_from_json, episode_to_json, save_episodes
 from tpsrl.episodes.scenarios import Scenario
 from tpsrl.episodes.types import Episode, EpisodeSet

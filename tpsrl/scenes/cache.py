@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.episodes.atomic import write_atomically
+from tpsrl.atomic import write_atomically
 from tpsrl.errors import UserError
 from tpsrl.scenes.description import Container, Furniture, Joint, Link, Marker, Receptacle, Shape
 

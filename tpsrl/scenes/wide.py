@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.episodes.atomic import write_atomically
+from tpsrl.atomic import write_atomically
 from tpsrl.scenes.description import Apartment, Furniture, Layout
 from tpsrl.scenes.layouts import (
     EAST,

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from tpsrl import __version__
+from tpsrl.atomic import write_atomically
 from tpsrl.data import format as fmt
 from tpsrl.data.export.glb import write_solids, write_visual
 from tpsrl.data.export.urdf import write_furniture
 from tpsrl.episodes import frames, handles
-from tpsrl.episodes.atomic import write_atomically
 from tpsrl.episodes.habitat_json import save_episodes
 from tpsrl.episodes.types import Episode, EpisodeSet
 from tpsrl.errors import UserError

@@ -219,7 +219,7 @@ def _mesh(link: ET.Element, folder: Path, name: str, turned: bool = False) -> No
     """Add an STL of Fetch as GLB, seen and touched; ``turned`` for the y-up root."""
     import trimesh
 
-    from tpsrl.episodes.atomic import write_atomically
+    from tpsrl.atomic import write_atomically
 
     mesh: Any = trimesh.load(mesh_directory() / f"{name}.stl", force="mesh")
     rgba = [round(255 * c) for c in _colours().get(f"robot/{name}", _PLAIN)]

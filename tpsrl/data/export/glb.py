@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.episodes.atomic import write_atomically
+from tpsrl.atomic import write_atomically
 from tpsrl.episodes.frames import points_to_habitat
 from tpsrl.scenes.description import Shape
 from tpsrl.scenes.geometry import quat_to_matrix

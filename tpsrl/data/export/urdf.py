@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from tpsrl.atomic import write_atomically
 from tpsrl.data.export.glb import shape_mesh, write_visual
-from tpsrl.episodes.atomic import write_atomically
 from tpsrl.episodes.handles import link_id
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import Furniture, Joint, Link, Shape

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.episodes.atomic import write_atomically
+from tpsrl.atomic import write_atomically
 from tpsrl.errors import UserError
 from tpsrl.scenes.cache import cache_dir
 from tpsrl.scenes.description import Shape

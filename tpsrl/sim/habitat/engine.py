@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpsrl import __version__
+from tpsrl.atomic import write_atomically
 from tpsrl.data import format as fmt
 from tpsrl.data.export.dataset import export_dataset
 from tpsrl.data.load.dataset import Dataset, load_dataset
 from tpsrl.data.load.files import Catalog
-from tpsrl.episodes.atomic import write_atomically
 from tpsrl.episodes.handles import furniture_handle
 from tpsrl.errors import UserError
 from tpsrl.robot import fetch
