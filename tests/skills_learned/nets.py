@@ -15,10 +15,10 @@ STATE = {"depth": None, "split": "val"}
 SMALL = NetConfig(encoder="auto", mlp=[16], core="lstm", core_size=8, core_layers=1)
 
 
-def small_policy(skill: str, seed: int = 0) -> Policy:
-    """Return a random policy of a skill, without depth."""
+def small_policy(skill: str, seed: int = 0, sensors: tuple[str, ...] | None = None) -> Policy:
+    """Return a random policy of a skill, without depth; ``sensors`` instead of the contract's."""
     torch.manual_seed(seed)
-    policy = _new_policy(skill, STATE, SMALL)
+    policy = _new_policy(skill, {**STATE, "sensors": sensors}, SMALL)
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
