@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from skills.imitation.demonstrations import Demonstration
 from skills.imitation.processes import Tally
 from skills.tasks.base import ActionLayout
 from tpsrl.errors import UserError
+from ver_trainer.files import replacing
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.heads import MixedActions
 from ver_trainer.nets.policy import PRECISIONS, Policy
@@ -243,15 +243,14 @@ def _save(
     path: Path, policy: Policy, optimizer: torch.optim.Optimizer, epoch: int, seconds: float
 ) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
     state: dict[str, Any] = {
         "policy": policy.state_dict(),
         "optimizer": optimizer.state_dict(),
         "epoch": epoch,
         "seconds": seconds,
     }
-    torch.save(state, temporary)
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        torch.save(state, temporary)
 
 
 def _restore(path: Path, policy: Policy, optimizer: torch.optim.Optimizer) -> tuple[int, float]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from skills.tasks.sensors import DEPTH
+from tpsrl.atomic import write_atomically
 from tpsrl.errors import UserError
 
 FORMAT = 1
@@ -66,8 +67,6 @@ def write_shard(path: Path, demonstrations: Sequence[Demonstration]) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    from tpsrl.atomic import write_atomically
-
     arrays: dict[str, np.ndarray] = {}
     for name in demonstrations[0].observations:
         joined = np.concatenate([d.observations[name] for d in demonstrations])

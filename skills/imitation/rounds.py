@@ -18,6 +18,7 @@ from skills.imitation.keep import keep_own
 from skills.imitation.processes import Tally, run_jobs
 from skills.imitation.widen import widened
 from skills.tasks.base import ActionLayout
+from tpsrl.atomic import write_json
 from tpsrl.errors import UserError
 from ver_trainer.config import NetConfig
 from ver_trainer.envs.spaces import describe
@@ -216,7 +217,7 @@ def _learn(
     label = f"{skill}: cloning, round {number}"
     facts = clone(policy, demonstrations, options, checkpoint, layout, label)
     save_policy(policy, path)
-    path.with_suffix(".json").write_text(json.dumps(facts, indent=2) + "\n")
+    write_json(path.with_suffix(".json"), facts)
     checkpoint.unlink(missing_ok=True)
     return path
 
@@ -268,5 +269,4 @@ def _check_same(
                 " the old ones to go on, or another out="
             )
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(wanted, indent=2) + "\n")
+    write_json(path, wanted)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
+from tpsrl.atomic import write_atomically
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.sim.door import Simulator
@@ -167,7 +168,6 @@ def write_starts(path: str | Path, starts: Sequence[HandoffStart]) -> None:
     Raises:
         UserError: there are no starts, or the file cannot be written.
     """
-    from tpsrl.atomic import write_atomically
     from tpsrl.episodes.habitat_json import episode_to_json
 
     if not starts:
