@@ -6,10 +6,6 @@ Imports stay light: torch is loaded only if the agent's factory loads it.
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-import os
-import signal
-import threading
 import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -19,6 +15,7 @@ from eval.episode import EpisodeRecord, blame, run_episode
 from eval.spec import EvaluationSpec
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
+from tpsrl.processes import follow_parent
 
 
 @dataclass(frozen=True)
@@ -72,9 +69,7 @@ class Fatal:
 
 def worker_main(connection: Connection, spec: EvaluationSpec) -> None:
     """Serve jobs from ``connection`` until it says ``None`` or the parent is gone."""
-    # Ctrl-C reaches the whole process group; the parent alone decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _die_with_parent()
+    follow_parent()
     simulator = None
     try:
         simulator = spec.simulator.build()
@@ -107,15 +102,3 @@ def _run(simulator: Any, agent: Any, spec: EvaluationSpec, job: Job) -> EpisodeR
         record.extra = {"traceback": traceback.format_exc()}
         record.failure = blame(record)
         return record
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -15,6 +13,8 @@ from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tpsrl.processes import follow_parent
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -105,7 +105,7 @@ def _executor(workers: int) -> Iterator[ProcessPoolExecutor]:
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     executor = ProcessPoolExecutor(
-        max(workers, 1), multiprocessing.get_context("spawn"), initializer=_prepare
+        max(workers, 1), multiprocessing.get_context("spawn"), initializer=follow_parent
     )
     try:
         yield executor
@@ -123,17 +123,3 @@ def _executor(workers: int) -> Iterator[ProcessPoolExecutor]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _prepare() -> None:
-    """Leave Ctrl-C to the parent, and end when it does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -33,6 +30,7 @@ from tpsrl.episodes.habitat_json import episode_from_json, episode_to_json, save
 from tpsrl.episodes.scenarios import Scenario
 from tpsrl.episodes.types import Episode, EpisodeSet
 from tpsrl.errors import UserError
+from tpsrl.processes import follow_parent
 
 Result = tuple[int, dict[str, Any], dict[str, int]]
 """Episode number, its JSON, and why earlier draws were rejected -> how often."""
@@ -95,7 +93,7 @@ def _results(
 ) -> Iterator[Result]:
     if workers == 1 or len(missing) < 2:
         if missing:
-            _start_worker(scenario, split, seed, parent=None)
+            _make_generator(scenario, split, seed)
         for index in missing:
             yield _make(index)
         return
@@ -104,7 +102,7 @@ def _results(
         max_workers=min(workers, len(missing)),
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_start_worker,
-        initargs=(scenario, split, seed, os.getpid()),
+        initargs=(scenario, split, seed),
     )
     try:
         pending: set[Future[Result]] = {pool.submit(_make, i) for i in missing}
@@ -126,22 +124,16 @@ def _results(
             process.join()
 
 
-def _start_worker(scenario: Scenario, split: str, seed: int, parent: int | None) -> None:
+def _start_worker(scenario: Scenario, split: str, seed: int) -> None:
+    follow_parent()
+    _make_generator(scenario, split, seed)
+
+
+def _make_generator(scenario: Scenario, split: str, seed: int) -> None:
     global _worker_generator
     from tpsrl.episodes.generator import Generator
 
-    if parent is not None:
-        # Ctrl-C reaches the whole process group; the parent ends its workers itself
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
     _worker_generator = Generator(scenario, split, seed)
-
-
-def _die_with(parent: int) -> None:
-    """End this worker when its parent was killed and could not end it."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
 
 
 def _make(index: int) -> Result:
