@@ -16,6 +16,7 @@ from skills.envs.worlds import SkillWorlds
 from skills.tasks.base import Task
 from skills.tasks.catalog import Actions, Contract, make_task
 from skills.tasks.handoff import HandoffStart, read_starts
+from skills.tasks.places import KINDS
 from skills.tasks.sensors import DEPTH, SIZES
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
@@ -38,6 +39,8 @@ class EnvConfig:
         handoff: file or files of start states (:mod:`skills.tasks.handoff`).
         handoff_fraction: share of the episodes that begin at hand-off starts.
         spawn: ``"hab"``, ``"near"``, or ``"auto"``: ``"near"`` where actions are restricted.
+        places: kinds of places (``open``, ``cabinet``, ``drawer``) that Pick takes from or Place
+            sets down in, all if empty: ``["cabinet"]`` is the fridge.
         sensors: observations instead of the contract's.
         options: fields of the task to override, e.g. ``{"horizon": 500}``.
         sim: engine, one of ``tpsrl.sim.engines.ENGINES``.
@@ -55,6 +58,7 @@ class EnvConfig:
     handoff: str | Path | Sequence[str | Path] | None = None
     handoff_fraction: float = 1.0
     spawn: Literal["auto", "hab", "near"] = "auto"
+    places: tuple[str, ...] = ()
     sensors: tuple[str, ...] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     sim: str = "mujoco"
@@ -126,7 +130,17 @@ class EnvConfig:
             spawn=spawn,
             starts=starts,
             handoff_fraction=fraction,
+            places=self._places(skill),
         )
+
+    def _places(self, skill: str) -> tuple[str, ...]:
+        wanted = (self.places,) if isinstance(self.places, str) else tuple(self.places)
+        for kind in wanted:
+            if kind not in KINDS:
+                raise UserError(f"places has no kind '{kind}'{nearest(kind, KINDS)}")
+        if wanted and skill not in ("pick", "place"):
+            raise UserError(f"places= chooses starts of pick and place, not of '{skill}'.")
+        return wanted
 
     def _episodes(self, scenario: str) -> tuple[Episode, ...]:
         files = self.episodes

@@ -16,6 +16,7 @@ from skills.tasks.base import Progress, Task
 from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.motion import base_motion
+from skills.tasks.places import kind_of
 from skills.tasks.scan import FAR_REACH, FAR_SCAN, REACH, SCAN, base_scan
 from skills.tasks.sensors import DEPTH, MOTION, observe
 from skills.tasks.starts import NoStartError, Spawn, draw_start, free_points
@@ -24,7 +25,9 @@ from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.sim.door import Simulator
 
-_EPISODE_TRIES = 20
+_TRIES = 20
+_PLACE_TRIES = 300
+"""Starts drawn until one is about a wanted kind of place."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +57,8 @@ class SkillWorlds:
         spawn: see :func:`skills.tasks.starts.draw_start`.
         starts: hand-off starts of this skill.
         handoff_fraction: probability that an episode begins at one of ``starts``.
+        places: kinds of places (``skills.tasks.places.KINDS``) that Pick and Place are about; all
+            if empty.
 
     Raises:
         UserError: there is nothing to start from, or the task needs an unknown distance.
@@ -68,12 +73,14 @@ class SkillWorlds:
         spawn: Spawn = "hab",
         starts: Sequence[HandoffStart] = (),
         handoff_fraction: float = 0.0,
+        places: Sequence[str] = (),
     ) -> None:
         if not episodes and (not starts or handoff_fraction < 1.0):
             raise UserError(f"the skill '{task.name}' has no episodes to start from.")
         self.task, self.sim, self.episodes = task, sim, list(episodes)
         self.starts, self.handoff_fraction = list(starts), handoff_fraction
         self.spawn: Spawn = spawn
+        self.places = tuple(places)
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
         self._distances = distance_source(task.needs_geodesic, sim.num_envs)
@@ -151,30 +158,50 @@ class SkillWorlds:
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])
+        draw = self._draw
         if self.starts and rng.random() < self.handoff_fraction:
-            start = self.starts[int(rng.integers(len(self.starts)))]
-            apply_start(self.sim, env_id, start, seed)
-            self._note(env_id, start.episode, seed, start.call)
-            return goal_for_call(self.task, self.sim, env_id, start.call)
-        reason = ""
-        for _ in range(_EPISODE_TRIES):
-            episode = self.episodes[int(rng.integers(len(self.episodes)))]
+            draw = self._draw_handoff
+        reason, tries = "", _PLACE_TRIES if self.places else _TRIES
+        for _ in range(tries):
             try:
-                begun = draw_start(
-                    self.task, self.sim, env_id, episode, int(rng.integers(2**31)), self.spawn
-                )
+                origin, goal = draw(env_id, seed, rng)
             except NoStartError as error:
-                reason = f"{error} (episode '{episode.episode_id}')"
+                reason = str(error)
                 continue
-            self._note(env_id, episode, seed, begun.call)
-            return begun.goal
+            if self.places and self._kind(goal) not in self.places:
+                reason = (
+                    f"what '{self.task.name}' is about lies in a place of kind '{self._kind(goal)}'"
+                )
+                continue
+            self.origins[env_id] = origin
+            return goal
         raise UserError(
-            f"the skill '{self.task.name}' found no start state in {_EPISODE_TRIES} episodes;"
+            f"the skill '{self.task.name}' found no start state in {tries} episodes;"
             f" the last one: {reason}; use other episodes."
         )
 
-    def _note(self, env_id: int, episode: Episode, seed: int, call: SkillCall | None) -> None:
-        self.origins[env_id] = Origin(episode.episode_id, episode.layout, seed, call)
+    def _draw(self, env_id: int, seed: int, rng: np.random.Generator) -> tuple[Origin, GoalRow]:
+        """Draw an episode and a start state; raises NoStartError."""
+        episode = self.episodes[int(rng.integers(len(self.episodes)))]
+        drawn = int(rng.integers(2**31))
+        try:
+            begun = draw_start(self.task, self.sim, env_id, episode, drawn, self.spawn)
+        except NoStartError as error:
+            raise NoStartError(f"{error} (episode '{episode.episode_id}')") from None
+        return Origin(episode.episode_id, episode.layout, seed, begun.call), begun.goal
+
+    def _draw_handoff(
+        self, env_id: int, seed: int, rng: np.random.Generator
+    ) -> tuple[Origin, GoalRow]:
+        """Draw a state in which the chain called this skill."""
+        start = self.starts[int(rng.integers(len(self.starts)))]
+        apply_start(self.sim, env_id, start, seed)
+        origin = Origin(start.episode.episode_id, start.episode.layout, seed, start.call)
+        return origin, goal_for_call(self.task, self.sim, env_id, start.call)
+
+    def _kind(self, goal: GoalRow) -> str:
+        """Return the kind of place that Pick takes from, or that Place sets down in."""
+        return kind_of(goal.start_place if self.task.name == "pick" else goal.goal_place)
 
 
 def check_options(options: Mapping[str, Any] | None, known: Sequence[str]) -> Mapping[str, Any]:
