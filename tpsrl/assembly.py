@@ -140,29 +140,14 @@ def evaluation_spec(
     from eval.spec import EvaluationSpec, Factory
 
     steps = MAX_STEPS[scenario] if max_steps is None else max_steps
-    described = {
-        "scenario": scenario,
-        "agent": agent,
-        "executor": executor,
-        "engine": engine,
-        "max_steps": steps,
-        "seed": seed,
-        **(config or {}),
-    }
+    described: dict[str, Any] = {"scenario": scenario, "agent": agent, "executor": executor}
+    described |= {"engine": engine, "max_steps": steps, "seed": seed, **(config or {})}
     options: dict[str, Any] = {"agent": agent, "executor": executor, "scenario": scenario}
     if agent != "scripted":
-        from skills.learned.cards import common_depth
-        from tpsrl.agents.catalog import fingerprints, policies_of, stand_ins
-
-        folder = None if weights is None else str(weights.resolve())
-        policies = policies_of(agent, scenario, weights)
-        depth = common_depth({name: p.card for name, p in policies.items()}) or depth
-        options["weights"] = folder
-        described |= {
-            "weights": folder,
-            "policies": fingerprints(policies),
-            "stand_ins": stand_ins(agent, scenario, policies),
-        }
+        learned, needed = _learned(agent, scenario, weights)
+        depth = needed or depth
+        options["weights"] = learned["weights"]
+        described |= learned
         if agent == "monolithic":
             described["executor"] = None
     engine_options: dict[str, Any] = {"engine": engine, "depth": depth}
@@ -179,6 +164,24 @@ def evaluation_spec(
         max_steps=steps,
         seed=seed,
     )
+
+
+def _learned(agent: str, scenario: str, weights: Path | None) -> tuple[dict[str, Any], int | None]:
+    """Return what describes an agent's policies, and the depth pixels that they need.
+
+    Raises:
+        UserError: unknown agent, or unusable or missing weights.
+    """
+    from skills.learned.cards import common_depth
+    from tpsrl.agents.catalog import fingerprints, policies_of, stand_ins
+
+    policies = policies_of(agent, scenario, weights)
+    described = {
+        "weights": None if weights is None else str(weights.resolve()),
+        "policies": fingerprints(policies),
+        "stand_ins": stand_ins(agent, scenario, policies),
+    }
+    return described, common_depth({name: p.card for name, p in policies.items()})
 
 
 def load_scenario_episodes(

@@ -87,16 +87,44 @@ def test_containers_are_driven_to_by_way_of_their_front(executor, ending):
 
     sim, report, log = run(set_table(), executor, fate, options=TpsrlOptions(front_first=True))
     places = [(c.place, c.joint) for c, _ in log if c.skill == "navigate" and c.joint]
-    assert places == [(p, j) for j in (DRAWER, FRIDGE) for p in ("front", "receptacle")]
+    ways = [(p, j) for j in (DRAWER, FRIDGE) for p in ("front", "receptacle")]
+    assert places == [*ways, ("front", FRIDGE)]  # once more to what lies in the open fridge
     targets = [c.target for c, _ in log if c.place == "receptacle"]
     assert targets == [None, 1]  # the drawer's handle, the object in the fridge
-    ways = [r for r in report.skills if r.action.startswith("nav(front of ")]
-    assert [r.action for r in ways] == [
+    actions = [r.action for r in report.skills if r.skill == "navigate"]
+    assert actions == [
         "nav(front of cab_push_point_5)",
+        "nav_to_receptacle(cab_push_point_5, bowl_target|0)",
+        "nav(bowl_target|0)",
+        "nav(TARGET_bowl_target|0)",
         "nav(front of fridge_push_point)",
+        "nav_to_receptacle(fridge_push_point, fruit_target|1)",
+        "nav(front of fridge_push_point)",
+        "nav(fruit_target|1)",
+        "nav(TARGET_fruit_target|1)",
     ]
     assert solved(sim)  # however the first leg ended
     assert report.replans == 0
+
+
+@pytest.mark.parametrize("executor", ["hab", "replan"])
+def test_what_lies_in_the_open_fridge_is_driven_to_by_way_of_its_front(executor):
+    options = TpsrlOptions(front_first=True)
+    sim, report, _ = run(groceries(), executor, options=options)
+    actions = [r.action for r in report.skills if r.skill == "navigate"]
+    front = "nav(front of fridge_push_point)"
+    assert actions == [
+        front,
+        "nav(obj0_target|0)",
+        "nav(TARGET_obj0_target|0)",
+        front,
+        "nav(obj1_target|1)",
+        "nav(TARGET_obj1_target|1)",
+        "nav(obj2_target|2)",
+        front,
+        "nav(TARGET_obj2_target|2)",
+    ]
+    assert solved(sim)
 
 
 @pytest.mark.parametrize(("skill", "steps"), [("pick", 200), ("navigate", 300)])

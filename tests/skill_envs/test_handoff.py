@@ -90,6 +90,10 @@ def test_the_front_of_a_container_is_before_its_handle():
         sim.set_joint(joint, 0.2)
         pulled = sim.state().marker_pos[0, sim.marker_joints.index(j)] - handle
         np.testing.assert_allclose(row.position - handle, 1.5 * pulled / 0.2, atol=1e-6)
+        again = goal_for_call(
+            TASKS["navigate"], sim, 0, SkillCall("navigate", None, "front", joint)
+        )
+        np.testing.assert_allclose(again.position, row.position, atol=1e-6)  # its closed handle
 
 
 def test_arrivals_are_measured_from_what_the_skill_is_about():
