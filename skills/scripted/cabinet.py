@@ -29,7 +29,7 @@ _RADII = np.arange(1.03, 0.81, -0.01)
 """Cups reach as steeply and as far as they can: such postures are near to rest."""
 _HIGHEST = 0.945
 """A tall object is touched no higher than this, where the wrist has room below the roof, m."""
-_FRONT, _BEHIND = 0.5, 0.15
+_FRONT, _BEHIND = 0.5, 0.3
 """The robot comes from within these angles to the two sides of the front, rad: on one side stands
 the open door."""
 _STAND = 1.5
@@ -54,6 +54,8 @@ _CLEAR = 0.25
 """The cup is so far out before the arm goes to rest, m."""
 _AWAY = 0.5
 """The robot drives out until the cup would be so far before the target, m."""
+_REST_WITHIN = 0.05
+"""The cup comes so near to its resting position, m: a pupil that stops a little short succeeds."""
 _BENT = 0.12
 """A joint this far from its target is held up by something, rad."""
 
@@ -80,7 +82,8 @@ class _At:
         distance = float(np.hypot(*local))
         self.view, self.point, self.inward = view, point, inward
         self.bearing = float(np.arctan2(local[1], local[0]))
-        self.aside = wrap(self.bearing + view.base[2] - inward)
+        gap = point[:2] - view.base[:2]  # counted from the base: turning does not change it
+        self.aside = wrap(float(np.arctan2(gap[1], gap[0])) - inward)
         _, radius = _posture(float(point[2]), 0.0)
         self.go = distance - radius - ahead
         part = 1.0 if risen else float(np.clip(self.go / _INSIDE, 0.0, 1.0))
@@ -164,7 +167,7 @@ class _Law(Skill):
     def _leave(self, at: _At, action: np.ndarray) -> None:
         """Rise, drive straight out, bring the arm to rest outside."""
         out = at.go > _CLEAR
-        posture = rest_posture(at.posture) if out else at.posture
+        posture = rest_posture(at.posture, _REST_WITHIN) if out else at.posture
         action[ACTION_ARM] = arm_action(at.view, posture)
         risen = at.steps < 2.0 or at.go > 0.05
         back = np.clip((_AWAY - at.go) / BASE_DELTA_LINEAR, 0.0, 0.4) * risen

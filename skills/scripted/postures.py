@@ -23,8 +23,8 @@ def arm_steps(start: np.ndarray, goal: np.ndarray) -> float:
     return float(np.abs(goal - start).max()) / ARM_DELTA
 
 
-@lru_cache(maxsize=1)
-def _rest_postures() -> np.ndarray:
+@lru_cache(maxsize=4)
+def _rest_postures(within: float) -> np.ndarray:
     """Return (k, 7) postures that hold the cup near its resting position.
 
     With the elbow swung out by the rolls, such a posture is nearer to a stretched arm.
@@ -40,15 +40,19 @@ def _rest_postures() -> np.ndarray:
     )
     postures = np.array([(*joints, 0.0) for joints in grid])
     tips = np.array([kinematics.forward(qpos).pos for qpos in postures])
-    return postures[np.linalg.norm(tips - RESTING_POSITION, axis=1) < _REST_WITHIN]
+    return postures[np.linalg.norm(tips - RESTING_POSITION, axis=1) < within]
 
 
-def rest_posture(qpos: np.ndarray) -> np.ndarray:
+def rest_posture(qpos: np.ndarray, within: float = _REST_WITHIN) -> np.ndarray:
     """Return the (7,) resting posture that is reached soonest from ``qpos``.
 
     Among postures reached about as soon, the one nearest to ``ARM_INIT``.
+
+    Args:
+        qpos: (7,) rad.
+        within: how near to its resting position the cup comes, m.
     """
-    postures = _rest_postures()
+    postures = _rest_postures(within)
     steps = np.abs(postures - qpos).max(axis=1)
     home = np.abs(postures - ARM_INIT).max(axis=1)
     return postures[int(np.argmin(steps + 0.15 * home))].copy()
