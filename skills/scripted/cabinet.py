@@ -29,7 +29,7 @@ _RADII = np.arange(1.03, 0.81, -0.01)
 """Cups reach as steeply and as far as they can: such postures are near to rest."""
 _HIGHEST = 0.945
 """A tall object is touched no higher than this, where the wrist has room below the roof, m."""
-_FRONT, _BEHIND = 0.5, 0.3
+_FRONT, _BEHIND = 0.7, 0.5
 """The robot comes from within these angles to the two sides of the front, rad: on one side stands
 the open door."""
 _STAND = 1.5
@@ -38,7 +38,12 @@ _GATE, _GATE_STEPS = 0.4, 12.0
 """The cup stays this far before the target, m, until the arm needs no more than so many steps."""
 _INSIDE = 0.36
 """A cup nearer to the target than this is inside, m."""
-_AIMED, _ASKEW = 0.06, 0.25
+_UNREADY = 18.0
+"""Inside, a robot whose arm needs more steps than this backs out; it never goes by whole or not at
+all, since a pupil would stop between the two."""
+_BACK = 0.4
+"""Speed of backing out."""
+_AIMED, _ASKEW = 0.06, 0.35
 """A robot turned away by less than the first comes on, by more than the second does not turn while
 the cup is inside, rad."""
 _RISE = 0.03
@@ -56,8 +61,6 @@ _AWAY = 0.5
 """The robot drives out until the cup would be so far before the target, m."""
 _REST_WITHIN = 0.05
 """The cup comes so near to its resting position, m: a pupil that stops a little short succeeds."""
-_BENT = 0.12
-"""A joint this far from its target is held up by something, rad."""
 
 
 class _At:
@@ -143,34 +146,31 @@ class _Law(Skill):
 
     def _come(self, at: _At, action: np.ndarray, press: float) -> None:
         """Come to the point, the arm raised before the front."""
-        inside = at.go < _INSIDE
-        sideways = not -_FRONT <= at.aside <= _BEHIND
-        if inside and (sideways or abs(at.bearing) > _ASKEW):
-            action[ACTION_BASE] = -0.3, 0.0
-            return
+        inside, sideways = at.go < _INSIDE, not -_FRONT <= at.aside <= _BEHIND
         action[ACTION_ARM] = arm_action(at.view, at.posture)
-        if sideways:
+        if inside and (sideways or abs(at.bearing) > _ASKEW):
+            action[ACTION_BASE] = -_BACK, 0.0
+        elif sideways:
             direction = at.inward + float(np.clip(at.aside, 0.1 - _FRONT, _BEHIND - 0.1))
             place = at.point[:2] - _STAND * unit(direction)
             action[ACTION_BASE] = drive_action(at.view.base, np.append(place, direction))
-            return
-        gate = _GATE * min(at.steps / _GATE_STEPS, 1.0)
-        left = at.go - gate + press * (gate < 0.03)
-        most = _SLOW if at.go < _NEAR else _FAST if inside else BASE_DELTA_LINEAR
-        aimed = inside or abs(at.bearing) < _AIMED or left < 0.0
-        ahead = np.clip(left, -0.4 * BASE_DELTA_LINEAR, most) * aimed
-        if np.abs(at.view.qpos - at.view.target).max() > _BENT and inside:
-            ahead = -0.02
-        turning = 0.0 if inside else at.bearing / BASE_DELTA_ANGULAR
-        action[ACTION_BASE] = ahead / BASE_DELTA_LINEAR, turning
+        elif inside:
+            most = _SLOW if at.go < _NEAR else _FAST
+            ready = np.clip((_UNREADY - at.steps) / _GATE_STEPS, -1.0, 1.0)
+            action[ACTION_BASE] = min(at.go + press, most * ready) / BASE_DELTA_LINEAR, 0.0
+        else:
+            left = at.go - _GATE * min(at.steps / _GATE_STEPS, 1.0)
+            ahead = np.clip(left / BASE_DELTA_LINEAR, -_BACK, 1.0)
+            ahead *= abs(at.bearing) < _AIMED or left < 0.0
+            action[ACTION_BASE] = ahead, at.bearing / BASE_DELTA_ANGULAR
 
     def _leave(self, at: _At, action: np.ndarray) -> None:
         """Rise, drive straight out, bring the arm to rest outside."""
         out = at.go > _CLEAR
         posture = rest_posture(at.posture, _REST_WITHIN) if out else at.posture
         action[ACTION_ARM] = arm_action(at.view, posture)
-        risen = at.steps < 2.0 or at.go > 0.05
-        back = np.clip((_AWAY - at.go) / BASE_DELTA_LINEAR, 0.0, 0.4) * risen
+        risen = 1.0 if out else np.clip(1.2 - at.steps / _GATE_STEPS, 0.2, 1.0)
+        back = np.clip((_AWAY - at.go) / BASE_DELTA_LINEAR, 0.0, _BACK) * risen
         action[ACTION_BASE] = -back, 0.0
 
 
@@ -192,7 +192,7 @@ class TeachCabinetPick(_Law):
             self._leave(at, action)
             return
         self._come(at, action, _PRESS)
-        near = at.go < _GRIP_BEFORE and at.steps < 8.0
+        near = at.go < _GRIP_BEFORE and at.steps < _GATE_STEPS
         action[ACTION_GRIP] = 1.0 if near else -1.0
 
     def status(self, sim: Simulator, env_id: int) -> SkillStatus:
@@ -224,7 +224,7 @@ class TeachCabinetPlace(_Law):
         if not holds:
             self._leave(at, action)
             return
-        if at.go < _LET_GO and at.steps < 6.0:
+        if at.go < _LET_GO and at.steps < _GATE_STEPS:
             action[ACTION_GRIP] = -1.0
             return
         self._come(at, action, 0.0)
