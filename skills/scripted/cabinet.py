@@ -13,12 +13,12 @@ import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.scripted.pick import REST_REACHED
-from skills.scripted.postures import rest_posture
+from skills.scripted.postures import arm_steps, rest_posture
 from skills.scripted.program import GiveUpError, arm_action, drive_action, still
 from skills.scripted.targets import episode_target, place_goal
 from skills.scripted.view import View, look, to_base, unit, wrap
 from skills.tasks.places import place_of
-from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
+from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
@@ -92,7 +92,8 @@ class _At:
         part = 1.0 if risen else float(np.clip(self.go / _INSIDE, 0.0, 1.0))
         self.posture, _ = _posture(float(point[2]), part * _RISE)
         self.posture[0] = np.clip(self.bearing, -0.6, 0.6)
-        self.steps = float(np.abs(self.posture - view.target).max()) / ARM_DELTA
+        self.posture[-1] = view.target[-1]  # turns the cup about itself
+        self.steps = arm_steps(view.target, self.posture)
 
 
 def _pitch(height: float) -> float:

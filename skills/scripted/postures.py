@@ -19,8 +19,8 @@ _REST_WITHIN = 0.11
 
 
 def arm_steps(start: np.ndarray, goal: np.ndarray) -> float:
-    """Return how many control steps the slowest joint needs."""
-    return float(np.abs(goal - start).max()) / ARM_DELTA
+    """Return how many control steps the slowest joint needs, the last, free one left out."""
+    return float(np.abs(goal - start)[:-1].max()) / ARM_DELTA
 
 
 @lru_cache(maxsize=4)

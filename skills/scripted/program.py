@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillStatus
+from skills.scripted.postures import arm_steps
 from skills.scripted.view import View, look, unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_DIM, ACTION_GRIP, Simulator
@@ -83,10 +84,16 @@ def still(view: View) -> np.ndarray:
 
 
 def arm_action(view: View, goal: np.ndarray, speed: float = 1.0) -> np.ndarray:
-    """Return (7,) arm action that takes the motor targets straight towards ``goal``."""
+    """Return (7,) arm action that takes the motor targets straight towards ``goal``.
+
+    The last joint turns the cup about itself. It turns without end and may have been wound up, so
+    it does not hold up the others.
+    """
     delta = goal - view.target
-    steps = max(float(np.abs(delta).max()) / (ARM_DELTA * speed), 1.0)
-    return delta / steps / ARM_DELTA
+    steps = max(arm_steps(view.target, goal) / speed, 1.0)
+    action = delta / steps / ARM_DELTA
+    action[-1] = np.clip(action[-1], -speed, speed)
+    return action
 
 
 def drive_action(

@@ -82,6 +82,8 @@ class HabExecutor:
             front = front_step(action, self._world, options)
             if front is not None:
                 steps.append(front)
+                if options.arm_rest:  # 50 steps do not undo every posture; nothing touches here
+                    steps.append(reset_arm_step(options))
             steps.append(plan_step(action, index, grounding, options))
             target = target_of(action, grounding)
             if target is not None and needs_return(plan.actions, index, options):
@@ -170,6 +172,8 @@ class ReplanExecutor:
                 front = front_step(action, self._world, self._options)
                 if front is not None and not self._before_front:
                     self._before_front = True
+                    if self._options.arm_rest:
+                        self._queue.append(reset_arm_step(self._options))
                     return front
                 self._before_front = False
                 return plan_step(action, self._cursor, self._world.grounding, self._options)
