@@ -17,6 +17,7 @@ import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.scripted import make_skill
+from skills.scripted.above import PickFromAbove, PlaceFromAbove
 from skills.scripted.approach import Approach
 from skills.scripted.cabinet import TeachCabinetPick, TeachCabinetPlace
 from skills.scripted.course import (
@@ -272,7 +273,7 @@ class PickByPlace(_ByPlace):
     """Pick as it is shown to a learner."""
 
     name: SkillName = "pick"
-    general, in_cabinets = TeachPick, TeachCabinetPick
+    general, in_cabinets = PickFromAbove, TeachCabinetPick
 
     def where(self, sim: Simulator, env_id: int, call: SkillCall) -> np.ndarray:
         """See :meth:`_ByPlace.where`."""
@@ -283,7 +284,7 @@ class PlaceByPlace(_ByPlace):
     """Place as it is shown to a learner."""
 
     name: SkillName = "place"
-    general, in_cabinets = TeachPlace, TeachCabinetPlace
+    general, in_cabinets = PlaceFromAbove, TeachCabinetPlace
 
     def where(self, sim: Simulator, env_id: int, call: SkillCall) -> np.ndarray:
         """See :meth:`_ByPlace.where`."""
