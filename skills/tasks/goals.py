@@ -101,7 +101,10 @@ def joint_and_marker(sim: Simulator, joint: str, marker: str) -> tuple[int, int]
 
 
 def front_point(sim: Simulator, env_id: int, joint: str) -> np.ndarray:
-    """Return the (3,) point ``FRONT_DISTANCE`` before the closed handle of a furniture joint.
+    """Return the (3,) point ``FRONT_DISTANCE`` before the handle of a furniture joint.
+
+    It lies before where the handle is when shut: an open door's is at its side, and who comes from
+    there shuts the door. How far the door or drawer stands out is added.
 
     Raises:
         UserError: unknown joint, or one without a handle.
@@ -112,7 +115,9 @@ def front_point(sim: Simulator, env_id: int, joint: str) -> np.ndarray:
     rest, quat = sim.scene(env_id).link_rest[joint]
     shut = rotation_matrix(np.asarray(quat))
     closed = np.asarray(rest) + shut @ rotation.T @ (handle - pos)
-    return closed + FRONT_DISTANCE * np.array([shut[0, 0], shut[1, 0], 0.0])
+    ahead = np.array([shut[0, 0], shut[1, 0], 0.0])
+    out = max(float((handle - closed) @ ahead), 0.0)
+    return closed + (FRONT_DISTANCE + out) * ahead
 
 
 def _row(values: object, env_id: int) -> np.ndarray:

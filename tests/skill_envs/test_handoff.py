@@ -93,7 +93,7 @@ def test_the_front_of_a_container_is_before_its_handle():
         again = goal_for_call(
             TASKS["navigate"], sim, 0, SkillCall("navigate", None, "front", joint)
         )
-        np.testing.assert_allclose(again.position, row.position, atol=1e-6)  # its closed handle
+        np.testing.assert_allclose(again.position, row.position + pulled, atol=1e-6)
 
 
 def test_arrivals_are_measured_from_what_the_skill_is_about():
