@@ -15,13 +15,13 @@ import numpy as np
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.scripted.paths import ComfortField
 from skills.scripted.pick import REST_REACHED
-from skills.scripted.postures import arm_steps, rest_posture
-from skills.scripted.program import GiveUpError, arm_action, still
+from skills.scripted.postures import arm_steps
+from skills.scripted.program import GiveUpError, still
 from skills.scripted.reach import free_space
 from skills.scripted.targets import episode_target, place_goal
 from skills.scripted.view import View, look, to_base, wrap
 from skills.tasks.places import kind_of, place_of, support_height
-from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
+from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
@@ -35,10 +35,11 @@ _RISE, _DRAWER_RISE = 0.14, 0.24
 """The cup comes this high above the target and goes down where it is over it, m."""
 _HIGHEST = 1.06
 """But no higher than this, m."""
-_OVER, _AROUND, _DRAWER_AROUND = 0.03, 0.10, 0.04
+_OVER, _AROUND, _DRAWER_AROUND = 0.05, 0.10, 0.06
 """It is over it this near, and comes down on the last centimetres of the second, m."""
 _WAIT = 0.3
 """A cup that is low keeps so much farther off: edges would catch it, m."""
+_SLOW_STEPS = 5.0
 _PRESS = 0.03
 """The cup goes for a point this far below the middle of what it grasps: a bowl is hollow, m."""
 _GRIP_WITHIN = 0.04
@@ -48,7 +49,8 @@ _LOOKAHEAD, _MARGIN = 0.4, 0.05
 _TURN_ONLY, _FULL_SPEED = 0.7, 0.25
 _DROP = 0.03
 _LET_GO = 0.04
-_REST_WITHIN = 0.05
+_REST = np.array([-0.42, -1.2, 0.4, 0.83, 0.3, 2.0, 0.0])
+"""One resting posture for all: the nearest one changes on the way, where a pupil would stop."""
 _PAN = 0.8
 
 
@@ -92,7 +94,10 @@ class _Law(Skill):
         navigation, here = free_space(sim, env_id), look(sim, env_id).base[:2]
         xy = self._where[:2]
         least = float(np.linalg.norm(navigation.snap(xy) - xy))
-        self._radius = min(max(_STAND, least + _DEEPER), _FARTHEST)
+        self._radius = max(_STAND, least + _DEEPER)
+        if self._radius > _FARTHEST:
+            self._reason = "out of reach of the nearest free point"
+            return
         poses = np.array(list(sim.scene(env_id).furniture_pose.values())).reshape(-1, 3)
         points = np.concatenate([poses[:, :2], here[None]])
         extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
@@ -102,6 +107,8 @@ class _Law(Skill):
         """See :meth:`Skill.act`."""
         view = look(sim, env_id)
         action = still(view)
+        if self._reason:
+            return action
         try:
             self.law(view, action)
         except GiveUpError as error:
@@ -132,7 +139,7 @@ class _Law(Skill):
             posture = posture_over(min(radius, self._radius + 0.05), height)
             posture[0] = np.clip(bearing, -_PAN, _PAN)
             posture[-1] = view.target[-1]
-            action[ACTION_ARM] = arm_action(view, posture)
+            action[ACTION_ARM] = _towards(view, posture)
         return float(np.linalg.norm(cup - local))
 
     def _drive(self, view: View, bearing: float, wait: float) -> np.ndarray:
@@ -165,8 +172,20 @@ class _Law(Skill):
             posture = posture_over(float(np.hypot(*flat)), height)
             posture[0], posture[-1] = view.target[0], view.target[-1]
         else:
-            posture = rest_posture(view.target, _REST_WITHIN)
-        action[ACTION_ARM] = arm_action(view, posture)
+            posture = _REST
+        action[ACTION_ARM] = _towards(view, posture)
+
+
+def _towards(view: View, posture: np.ndarray) -> np.ndarray:
+    """Return (7,) arm action to a posture, slower over the last steps.
+
+    At full speed to the end its sign would change with every small error of a pupil, whose mean of
+    both is to stand still.
+    """
+    steps = max(arm_steps(view.target, posture), _SLOW_STEPS)
+    action = (posture - view.target) / steps / ARM_DELTA
+    action[-1] = np.clip(action[-1], -1.0, 1.0)
+    return action
 
 
 class PickFromAbove(_Law):
