@@ -12,12 +12,12 @@ import numpy as np
 
 from skills.interface import SkillCall, SkillStatus
 from skills.scripted.basic import Navigate
-from skills.scripted.paths import ComfortField
-from skills.scripted.program import Actions, GiveUpError, still
+from skills.scripted.paths import field_around, pursue, soft_turn
+from skills.scripted.program import Actions, still
 from skills.scripted.reach import free_space
 from skills.scripted.view import View, look, wrap
-from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
-from tpsrl.sim.door import ACTION_BASE, Navigation, Simulator
+from tpsrl.robot.fetch import BASE_DELTA_LINEAR
+from tpsrl.sim.door import ACTION_BASE, Simulator
 
 _NEAR = 1.0
 """The robot comes this near to the target where there is free space, m."""
@@ -28,8 +28,6 @@ _FACING = np.radians(5.0)
 _LOOKAHEAD = 0.5
 _MARGIN = 0.12
 """A learner that drives along an obstacle touches it, and does not see what it touches, m."""
-_TURN_ONLY, _FULL_SPEED = 0.7, 0.25
-"""The robot drives not at all, and with full speed, at these heading errors, rad."""
 
 
 class Approach(Navigate):
@@ -47,7 +45,7 @@ class Approach(Navigate):
         navigation = free_space(sim, env_id)
         least = float(np.linalg.norm(navigation.snap(self._target) - self._target))
         self._radius = max(_NEAR, least + _BEYOND)
-        self._field = self._make_field(sim, env_id, navigation)
+        self._field = field_around(sim, env_id, navigation, self._target, self._radius, _MARGIN)
 
     def run(self, sim: Simulator, env_id: int) -> Actions:
         """Yield the action that the present state asks for, for ever."""
@@ -65,13 +63,6 @@ class Approach(Navigate):
         near = distance <= self._radius + _SLACK
         return SkillStatus(done=near and abs(bearing) < _FACING)
 
-    def _make_field(self, sim: Simulator, env_id: int, navigation: Navigation) -> ComfortField:
-        here = look(sim, env_id).base[:2]
-        poses = np.array(list(sim.scene(env_id).furniture_pose.values())).reshape(-1, 3)
-        points = np.concatenate([poses[:, :2], here[None]])
-        extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
-        return ComfortField(navigation, self._target, here, extent, self._radius, _MARGIN)
-
     def _heading(self, view: View) -> tuple[float, float]:
         """Return distance and bearing of the target, m and rad, left positive."""
         gap = self._target - view.base[:2]
@@ -85,17 +76,7 @@ class Approach(Navigate):
         """
         distance, bearing = self._heading(view)
         if distance <= self._radius:
-            return np.array([0.0, _turn(bearing)])
-        ahead = self._field.lookahead(view.base[:2], _LOOKAHEAD)
-        if ahead is None:
-            raise GiveUpError("no path to the target")
-        gap = ahead - view.base[:2]
-        error = wrap(float(np.arctan2(gap[1], gap[0])) - view.base[2])
-        eager = np.clip((_TURN_ONLY - abs(error)) / (_TURN_ONLY - _FULL_SPEED), 0.0, 1.0)
+            return np.array([0.0, soft_turn(bearing)])
+        error, eager = pursue(self._field, view.base, _LOOKAHEAD)
         reach = min((distance - self._radius + _SLACK) / BASE_DELTA_LINEAR, 1.0)
-        return np.array([eager * max(reach, 0.2), _turn(error)])
-
-
-def _turn(angle: float) -> float:
-    """Return the turning action; slower near the end, which is easier to imitate."""
-    return float(np.clip(angle / (1.5 * BASE_DELTA_ANGULAR), -1.0, 1.0))
+        return np.array([eager * max(reach, 0.2), soft_turn(error)])

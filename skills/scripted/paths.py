@@ -19,6 +19,11 @@ _SMALL_TURN = 0.3
 _SWEEP_STEP = 0.17
 _RUN_UP = (0.7, 0.55, 0.4)
 """The robot turns this far behind its goal and drives the rest straight, m."""
+_TURN_ONLY, _FULL_SPEED = 0.7, 0.25
+"""A law drives not at all, and with full speed, at these heading errors, rad: in between the speed
+changes little by little, which is easier to imitate than a switch."""
+_SOFT_TURN = 1.5
+"""A law turns slower than it could once this many steps of turning are left."""
 _EIGHT = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)])
 
 
@@ -107,6 +112,59 @@ class ComfortField:
             if self._room[index[:, 0], index[:, 1]].min() < wanted:
                 return False
         return bool(np.linalg.norm(self.navigation.clamp_motion(start, end) - end) < 1e-6)
+
+
+def field_around(
+    sim: Simulator,
+    env_id: int,
+    navigation: Navigation,
+    goal: np.ndarray,
+    radius: float,
+    margin: float,
+) -> ComfortField:
+    """Return the field of ways from anywhere in the apartment to within ``radius`` of (2,) goal.
+
+    Args:
+        sim: the simulator.
+        env_id: its world.
+        navigation: free space.
+        goal: need not be free.
+        radius: see :class:`ComfortField`.
+        margin: see there.
+    """
+    here = look(sim, env_id).base[:2]
+    poses = np.array(list(sim.scene(env_id).furniture_pose.values())).reshape(-1, 3)
+    points = np.concatenate([poses[:, :2], here[None]])
+    extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
+    return ComfortField(navigation, goal, here, extent, radius, margin)
+
+
+def pursue(field: ComfortField, base: np.ndarray, distance: float) -> tuple[float, float]:
+    """Steer towards a point ahead on the way: pure pursuit.
+
+    Args:
+        field: the way.
+        base: (3,) pose of the robot.
+        distance: how far along the way that point lies, m.
+
+    Returns:
+        The heading error, rad, left positive, and the part of full speed it allows, 0 to 1.
+
+    Raises:
+        GiveUpError: no way leads from here.
+    """
+    ahead = field.lookahead(base[:2], distance)
+    if ahead is None:
+        raise GiveUpError("no path to the target")
+    gap = ahead - base[:2]
+    error = wrap(float(np.arctan2(gap[1], gap[0])) - base[2])
+    eager = np.clip((_TURN_ONLY - abs(error)) / (_TURN_ONLY - _FULL_SPEED), 0.0, 1.0)
+    return error, float(eager)
+
+
+def soft_turn(angle: float) -> float:
+    """Return the turning action; slower near the end, which is easier to imitate."""
+    return float(np.clip(angle / (_SOFT_TURN * BASE_DELTA_ANGULAR), -1.0, 1.0))
 
 
 def drive_to(

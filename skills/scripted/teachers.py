@@ -10,16 +10,14 @@ a learner: it goes on from wherever that has brought the robot.
 from __future__ import annotations
 
 import dataclasses
-from abc import abstractmethod
 from collections.abc import Generator
 
 import numpy as np
 
-from skills.interface import Skill, SkillCall, SkillName, SkillStatus
+from skills.interface import Skill, SkillName
 from skills.scripted import make_skill
-from skills.scripted.above import PickFromAbove, PlaceFromAbove
 from skills.scripted.approach import Approach
-from skills.scripted.cabinet import TeachCabinetPick, TeachCabinetPlace
+from skills.scripted.by_place import PickByPlace, PlaceByPlace
 from skills.scripted.course import (
     PURSUIT,
     Course,
@@ -41,7 +39,6 @@ from skills.scripted.reach import Reach, TipTarget, free_space, plan_reach
 from skills.scripted.standing import STANDING
 from skills.scripted.targets import episode_target, pick_target, place_goal, place_target
 from skills.scripted.view import View, look, turn, unit, wrap
-from skills.tasks.places import kind_of, place_of
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
@@ -241,54 +238,6 @@ class TeachPlace(Place, _Teaching):
         if course is None or look(sim, env_id).holding:
             raise GiveUpError("object not released")
         yield from _to_rest(sim, env_id, course)
-
-
-class _ByPlace(Skill):
-    """Leaves cabinets, which are reached into from the front only, to a law of their own."""
-
-    privileged = True
-    general: type[Skill]
-    in_cabinets: type[Skill]
-
-    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
-        """See :meth:`Skill.reset`."""
-        place = place_of(sim, env_id, self.where(sim, env_id, call))
-        self._chosen = self.in_cabinets() if kind_of(place) == "cabinet" else self.general()
-        self._chosen.reset(sim, env_id, call, seed)
-
-    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
-        """See :meth:`Skill.act`."""
-        return self._chosen.act(sim, env_id)
-
-    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
-        """See :meth:`Skill.status`."""
-        return self._chosen.status(sim, env_id)
-
-    @abstractmethod
-    def where(self, sim: Simulator, env_id: int, call: SkillCall) -> np.ndarray:
-        """Return the (3,) point that the skill is about, m."""
-
-
-class PickByPlace(_ByPlace):
-    """Pick as it is shown to a learner."""
-
-    name: SkillName = "pick"
-    general, in_cabinets = PickFromAbove, TeachCabinetPick
-
-    def where(self, sim: Simulator, env_id: int, call: SkillCall) -> np.ndarray:
-        """See :meth:`_ByPlace.where`."""
-        return look(sim, env_id).objects[episode_target(sim, env_id, call).object_index]
-
-
-class PlaceByPlace(_ByPlace):
-    """Place as it is shown to a learner."""
-
-    name: SkillName = "place"
-    general, in_cabinets = PlaceFromAbove, TeachCabinetPlace
-
-    def where(self, sim: Simulator, env_id: int, call: SkillCall) -> np.ndarray:
-        """See :meth:`_ByPlace.where`."""
-        return place_goal(sim, env_id, call)
 
 
 def _lift(sim: Simulator, env_id: int, course: Course) -> Actions:

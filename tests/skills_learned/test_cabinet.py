@@ -84,7 +84,7 @@ def test_elsewhere_the_general_law_teaches():
                 teacher = make_teacher(name)
                 teacher.reset(env.sim, 0, env.worlds.origins[0].call, 0)
                 assert isinstance(teacher, PickByPlace | PlaceByPlace)
-                assert type(teacher._chosen) is law
+                assert type(teacher.law) is law
 
 
 def test_bad_places_are_refused():
