@@ -13,13 +13,13 @@ import numpy as np
 
 from skills.interface import SkillCall, SkillName
 from skills.scripted.paths import field_around, pursue, soft_turn
-from skills.scripted.postures import rest_posture
-from skills.scripted.program import GiveUpError, arm_action
+from skills.scripted.postures import arm_steps
+from skills.scripted.program import GiveUpError
 from skills.scripted.reach import free_space
-from skills.scripted.reach_law import REST_WITHIN, ReachLaw
+from skills.scripted.reach_law import ReachLaw
 from skills.scripted.view import View, to_base
 from skills.tasks.places import kind_of, support_height
-from tpsrl.robot.fetch import BASE_DELTA_LINEAR
+from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
@@ -39,7 +39,7 @@ _RISE, _DRAWER_RISE = 0.14, 0.24
 """The cup comes this high above the target, over its neighbours or a drawer's walls, m."""
 _HIGHEST = 1.06
 """But no higher than this, m: higher up the arm cannot point the cup down as steeply."""
-_OVER, _AROUND, _DRAWER_AROUND = 0.03, 0.10, 0.04
+_OVER, _AROUND, _DRAWER_AROUND = 0.05, 0.10, 0.06
 """Nearer than the first, seen from above, the cup is over the target, m. It sinks in proportion
 over the next so many metres: a switch between across and down would stop a pupil. In a drawer they
 are fewer, for its walls are near."""
@@ -47,6 +47,8 @@ _LOW_BY, _LOW_ROOM = 0.08, 0.05
 """A cup this much below its rise, or below ``_HIGHEST``, is low, m."""
 _WAIT = 0.3
 """While the cup is low the base keeps so much farther off: the cup would catch on edges, m."""
+_SLOW_STEPS = 5.0
+"""The arm slows down over its last steps, so many at full speed."""
 _PRESS = 0.03
 """The cup goes for a point this far below the middle of what it grasps, m: a bowl is hollow, and
 contact with its rim or bottom ends the way anyhow."""
@@ -71,6 +73,8 @@ _DROP = 0.03
 """What is held is let go this far above its goal, m: lower, it would be pressed onto it."""
 _LET_GO, _NEAR_GOAL = 0.04, 0.12
 """The cup lets go this near to where it should, m, if what it holds is so near to its goal, m."""
+_REST = np.array([-0.42, -1.2, 0.4, 0.83, 0.3, 2.0, 0.0])
+"""One resting posture for all, rad: the nearest changes on the way, where a pupil would stop."""
 _LIFTED = 0.05
 """A cup no farther than this below its rise has left the target and goes to rest, m."""
 _NOT_AWAY, _CREEP = 0.2, 0.1
@@ -121,7 +125,10 @@ class _FromAbove(ReachLaw):
         self._around = _DRAWER_AROUND if drawer else _AROUND
         navigation, xy = free_space(sim, env_id), self.point[:2]
         least = float(np.linalg.norm(navigation.snap(xy) - xy))
-        self._radius = min(max(_STAND, least + _DEEPER), _FARTHEST)
+        self._radius = max(_STAND, least + _DEEPER)
+        if self._radius > _FARTHEST:
+            self._reason = "out of reach of the nearest free point"
+            return
         self._field = field_around(sim, env_id, navigation, xy, self._radius, _MARGIN)
 
     def _come(self, view: View, action: np.ndarray, point: np.ndarray) -> float:
@@ -140,7 +147,7 @@ class _FromAbove(ReachLaw):
             posture = posture_over(min(radius, self._radius + _STRETCH), height)
             posture[0] = np.clip(bearing, -_PAN, _PAN)
             posture[-1] = view.target[-1]  # turns the cup about itself
-            action[ACTION_ARM] = arm_action(view, posture)
+            action[ACTION_ARM] = _towards(view, posture)
         return float(np.linalg.norm(cup - local))
 
     def _drive(self, view: View, bearing: float, wait: float) -> np.ndarray:
@@ -176,8 +183,20 @@ class _FromAbove(ReachLaw):
             posture = posture_over(float(np.hypot(*flat)), height)
             posture[0], posture[-1] = view.target[0], view.target[-1]
         else:
-            posture = rest_posture(view.target, REST_WITHIN)
-        action[ACTION_ARM] = arm_action(view, posture)
+            posture = _REST
+        action[ACTION_ARM] = _towards(view, posture)
+
+
+def _towards(view: View, posture: np.ndarray) -> np.ndarray:
+    """Return (7,) arm action to a posture, slower over the last steps.
+
+    At full speed to the end its sign would change with every small error of a pupil, whose mean of
+    both is to stand still.
+    """
+    steps = max(arm_steps(view.target, posture), _SLOW_STEPS)
+    action = (posture - view.target) / steps / ARM_DELTA
+    action[-1] = np.clip(action[-1], -1.0, 1.0)
+    return action
 
 
 class PickFromAbove(_FromAbove):
