@@ -8,8 +8,9 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.imitation.collect import CollectOptions, record_episode
+from skills.scripted.above import PickFromAbove, PlaceFromAbove
 from skills.scripted.cabinet import TeachCabinetPick, TeachCabinetPlace
-from skills.scripted.teachers import PickByPlace, PlaceByPlace, TeachPick, TeachPlace, make_teacher
+from skills.scripted.teachers import PickByPlace, PlaceByPlace, make_teacher
 from skills.scripted.view import look, wrap
 from skills.tasks.places import kind_of
 from tests.skills_learned.nets import STATE
@@ -73,12 +74,12 @@ def test_all_starts_are_about_the_kind_of_place(fridge):
         assert kind_of(place(fridge)) == "cabinet"
 
 
-def test_elsewhere_the_general_law_teaches():
-    for name, general, own in (
-        ("pick", TeachPick, TeachCabinetPick),
-        ("place", TeachPlace, TeachCabinetPlace),
+def test_the_kind_of_place_decides_which_law_teaches():
+    for name, above, own in (
+        ("pick", PickFromAbove, TeachCabinetPick),
+        ("place", PlaceFromAbove, TeachCabinetPlace),
     ):
-        for kind, law in (("open", general), ("cabinet", own)):
+        for kind, law in (("open", above), ("cabinet", own)):
             with contextlib.closing(SkillEnv(name, **GROCERIES, places=[kind])) as env:
                 env.reset(seed=0)
                 teacher = make_teacher(name)
