@@ -50,6 +50,7 @@ class CollectOptions:
             (HG-DAgger, Kelly et al. 2019, with this rule in the human's place). The learner's steps
             have its own actions as labels where it succeeds by itself, so that it does not forget
             how, and none elsewhere.
+        teacher: one of ``skills.scripted.teachers.TEACHERS``, see :func:`make_teacher`.
     """
 
     noise: float = 0.3
@@ -57,6 +58,7 @@ class CollectOptions:
     roll_in: int = 150
     restart: bool = False
     stall: int = 0
+    teacher: str = "law"
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,8 @@ class _Recorder:
 
     def _expert(self) -> Skill:
         layout = self.task.layout
-        skill = make_teacher(self.call.skill, standing=layout.arm and not layout.base)
+        standing = layout.arm and not layout.base
+        skill = make_teacher(self.call.skill, standing, self.options.teacher)
         skill.reset(self.env.sim, 0, self.call, self.seed)
         return skill
 

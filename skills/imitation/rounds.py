@@ -17,6 +17,7 @@ from skills.imitation.demonstrations import Demonstration, read_folder, shard_pa
 from skills.imitation.keep import keep_own
 from skills.imitation.processes import Tally, run_jobs
 from skills.imitation.widen import widened
+from skills.scripted.teachers import TEACHERS
 from skills.tasks.base import ActionLayout
 from tpsrl.atomic import write_json
 from tpsrl.errors import UserError
@@ -53,6 +54,10 @@ class ImitateConfig:
     stall: int = field(
         default=0,
         metadata={"help": "DAgger: the expert takes over after so many steps at rest", "min": 0},
+    )
+    teacher: str = field(
+        default="law",
+        metadata={"help": "of Pick and Place: law, or plan, which searches", "choices": TEACHERS},
     )
     seed: int = field(default=0, metadata={"help": "of the first demonstration", "min": 0})
     start: str = field(
@@ -160,7 +165,12 @@ def _record(
     total = config.round_episodes if number else config.episodes
     base = config.seed + number * _ROUND_SEEDS
     options = CollectOptions(
-        config.noise, config.noise_steps, config.roll_in, config.restart, config.stall
+        config.noise,
+        config.noise_steps,
+        config.roll_in,
+        config.restart,
+        config.stall,
+        config.teacher,
     )
     if policy is not None:
         env_args = _longer(skill, env_args, config.roll_in)
@@ -262,6 +272,8 @@ def _check_same(
     path = folder / "imitation.json"
     if path.exists():
         old = json.loads(path.read_text())
+        if "teacher" not in old.get("imitate", {}):  # older runs had one teacher only
+            wanted["imitate"].pop("teacher", None)
         changed = sorted(key for key in wanted if old.get(key) != wanted[key])
         if changed:
             raise UserError(

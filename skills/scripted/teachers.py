@@ -62,19 +62,31 @@ _FOLLOWED = 0.03
 _ATTEMPTS, _MOST_PLANS = 4, 30
 
 
-def make_teacher(name: SkillName, standing: bool = False) -> Skill:
+TEACHERS = ("law", "plan")
+"""Teachers of Pick and Place: a law of the present state, or one that searches for a plan."""
+
+
+def make_teacher(name: SkillName, standing: bool = False, teacher: str = "law") -> Skill:
     """Return the scripted skill that demonstrates; that of the chain where there is no other.
 
     Args:
         name: of the skill.
         standing: the base stands still (``actions=restricted``). Open and Close have no law of
             their own for that.
+        teacher: one of :data:`TEACHERS`; skills other than Pick and Place have one.
+
+    Raises:
+        ValueError: unknown teacher.
     """
+    if teacher not in TEACHERS:
+        raise ValueError(f"teacher='{teacher}' is unknown; use one of {', '.join(TEACHERS)}.")
     if name == "rearrange_easy":
         from skills.scripted.whole_task import TeachRearrange  # which puts those below together
 
         return TeachRearrange()
     own: dict[SkillName, type[Skill]] = {"pick": PickByPlace, "place": PlaceByPlace}
+    if teacher == "plan":
+        own = {"pick": TeachPick, "place": TeachPlace}
     teachers: dict[SkillName, type[Skill]] = {"navigate": Approach, **LAWS, **own}
     teachers |= STANDING if standing else {}
     return teachers[name]() if name in teachers else make_skill(name)

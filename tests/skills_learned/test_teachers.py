@@ -8,7 +8,7 @@ from skills.imitation.collect import CollectOptions, record_episode
 from skills.scripted.postures import ARM_INIT
 from skills.scripted.reach import plan_reach
 from skills.scripted.targets import episode_target, pick_target
-from skills.scripted.teachers import TeachPick, make_teacher, straight_azimuth
+from skills.scripted.teachers import PickByPlace, TeachPick, make_teacher, straight_azimuth
 from skills.scripted.view import look, what_if, wrap
 from tests.skills_learned.nets import STATE
 
@@ -83,6 +83,14 @@ def test_straight_ways_are_preferred():
         teacher, plain = strays(True), strays(False)
     assert np.mean(teacher) <= np.mean(plain)
     assert min(teacher) < 0.01
+
+
+def test_the_teacher_can_be_chosen():
+    assert type(make_teacher("pick")) is PickByPlace
+    assert type(make_teacher("pick", teacher="plan")) is TeachPick
+    assert type(make_teacher("open_cab", teacher="plan")) is type(make_teacher("open_cab"))
+    with pytest.raises(ValueError, match="use one of law, plan"):
+        make_teacher("pick", teacher="book")
 
 
 def test_other_skills_keep_theirs():
