@@ -2,7 +2,8 @@
 
 The robot drives to where its arm reaches over the target, and the cup comes down on it. The base
 heeds the furniture and the arm the target: what the arm does is a function of its posture and of
-where the target is in the base frame, which a policy senses, and of nothing else.
+where the target is in the base frame, which a policy senses; only how far it stretches before the
+base has arrived depends on where furniture lets the base stand.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 _STAND, _DEEPER, _FARTHEST = 0.74, 0.06, 0.95
 """The base comes as near to the target as the first, m: there the arm reaches down steeply. Where
 furniture keeps it off, it goes for the second beyond the nearest free point, so that free points
-enough count as near; never farther than the third, where the arm ends."""
+enough count as near; farther than the third the arm does not reach and the law gives up."""
 _PITCHES = np.radians(np.arange(88.0, 28.0, -2.0))
 """The steepest that is possible is taken: it passes over what stands around the target."""
 _GRID = 0.005
