@@ -1,6 +1,7 @@
 """The laws of Pick and Place for the fridge, and environments about one kind of place."""
 
 import contextlib
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from skills.scripted.view import look, wrap
 from skills.tasks.places import kind_of
 from tests.skills_learned.nets import STATE
 from tpsrl import episodes
+from tpsrl.episodes.habitat_json import load_episodes, save_episodes
 from tpsrl.errors import UserError
 
 EPISODES = Path(next(iter(episodes.__path__))) / "data" / "prepare_groceries_val.json.gz"
@@ -95,7 +97,11 @@ def test_bad_places_are_refused():
         SkillEnv("navigate", **STATE, places=["cabinet"])
 
 
-def test_a_kind_that_no_episode_has_is_reported():
-    env = SkillEnv("pick", **GROCERIES, places=["drawer"])
+def test_a_kind_that_no_episode_has_is_reported(tmp_path):
+    one = dataclasses.replace(
+        load_episodes(EPISODES), episodes=load_episodes(EPISODES).episodes[:1]
+    )
+    save_episodes(tmp_path / "one.json.gz", one)  # many layouts would have to be built
+    env = SkillEnv("pick", **{**STATE, "episodes": tmp_path / "one.json.gz"}, places=["drawer"])
     with contextlib.closing(env), pytest.raises(UserError, match="lies in a place of kind"):
         env.reset(seed=0)
