@@ -17,7 +17,7 @@ from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.motion import base_motion
 from skills.tasks.places import kind_of
-from skills.tasks.scan import FAR_REACH, FAR_SCAN, REACH, SCAN, base_scan
+from skills.tasks.scan import scan_for
 from skills.tasks.sensors import DEPTH, MOTION, observe
 from skills.tasks.starts import NoStartError, Spawn, draw_start, free_points
 from skills.tasks.state import GoalRow, Outcome, View, stack_goals
@@ -125,6 +125,10 @@ class SkillWorlds:
             seen[DEPTH] = self.sim.depth()
         return seen
 
+    def place_kind(self, env_id: int) -> str:
+        """Return the kind of place that Pick takes from, or that Place sets down in."""
+        return kind_of(self._rows[env_id].carrier(self.task.name))
+
     def free_points(self, env_id: int) -> np.ndarray:
         """Return (k, 2) navigable points all over the apartment, 0.1 m apart."""
         return free_points(self.sim.scene(env_id).navigation)
@@ -146,15 +150,9 @@ class SkillWorlds:
         else:
             goal = self.view.goal
         xp = None if self.view is None else self.view.xp
-        scan = self._scan(state.base_pose)
+        scan = scan_for(self.task.sensors, self.sim, state.base_pose)
         far = self._distances.measure(state.base_pose)
         self.view = View(state, goal, far.geodesic, xp, scan, far.course, motion)
-
-    def _scan(self, pose: Array) -> Array | None:
-        sensors = self.task.sensors
-        if SCAN not in sensors and FAR_SCAN not in sensors:
-            return None
-        return base_scan(self.sim, pose, FAR_REACH if FAR_SCAN in sensors else REACH)
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])
@@ -168,10 +166,9 @@ class SkillWorlds:
             except NoStartError as error:
                 reason = str(error)
                 continue
-            if self.places and self._kind(goal) not in self.places:
-                reason = (
-                    f"what '{self.task.name}' is about lies in a place of kind '{self._kind(goal)}'"
-                )
+            kind = kind_of(goal.carrier(self.task.name))
+            if self.places and kind not in self.places:
+                reason = f"what '{self.task.name}' is about lies in a place of kind '{kind}'"
                 continue
             self.origins[env_id] = origin
             return goal
@@ -198,10 +195,6 @@ class SkillWorlds:
         apply_start(self.sim, env_id, start, seed)
         origin = Origin(start.episode.episode_id, start.episode.layout, seed, start.call)
         return origin, goal_for_call(self.task, self.sim, env_id, start.call)
-
-    def _kind(self, goal: GoalRow) -> str:
-        """Return the kind of place that Pick takes from, or that Place sets down in."""
-        return kind_of(goal.start_place if self.task.name == "pick" else goal.goal_place)
 
 
 def check_options(options: Mapping[str, Any] | None, known: Sequence[str]) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from skills.tasks.base import Task
 from skills.tasks.catalog import Actions, Contract, make_task
 from skills.tasks.goals import goal_for_call
 from skills.tasks.places import kind_of
-from skills.tasks.scan import FAR_REACH, FAR_SCAN, REACH, SCAN, base_scan
+from skills.tasks.scan import scan_for
 from skills.tasks.sensors import DEPTH, observe
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
@@ -79,8 +79,8 @@ class LearnedSkill(Skill):
             UserError: the simulator has no depth picture of the policy's size.
         """
         self._row = goal_for_call(self._general[1], sim, env_id, call)
-        where = self._row.start_place if self.name == "pick" else self._row.goal_place
-        self._policy, self.task = self._special.get(kind_of(where), self._general)
+        kind = kind_of(self._row.carrier(self.name))
+        self._policy, self.task = self._special.get(kind, self._general)
         self._policy.reset()
         self._stopped = self._left_start = False
         self._first_rest = np.asarray(self._view(sim).resting)[env_id]
@@ -121,10 +121,7 @@ class LearnedSkill(Skill):
 
     def _view(self, sim: Simulator) -> View:
         state = sim.state()
-        scan, sensors = None, self.task.sensors
-        if SCAN in sensors or FAR_SCAN in sensors:
-            reach = FAR_REACH if FAR_SCAN in sensors else REACH
-            scan = base_scan(sim, state.base_pose, reach)
+        scan = scan_for(self.task.sensors, sim, state.base_pose)
         rows = stack_goals([self._row] * sim.num_envs, state.base_pose)
         return View(state, rows, scan=scan)
 

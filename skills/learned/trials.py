@@ -12,9 +12,8 @@ import numpy as np
 from skills.envs.agents import EnvAgent, RandomAgent, scripted_agent
 from skills.envs.single import SkillEnv
 from skills.imitation.collect import environment
-from skills.learned.cards import SHIPPED, policy_of, special_places, weights_path
+from skills.learned.cards import PLACED, SHIPPED, policy_of, special_places, weights_path
 from skills.learned.inference import NumpyPolicy
-from skills.tasks.places import kind_of
 from tpsrl.errors import UserError
 
 
@@ -139,13 +138,7 @@ def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
 
 def _place(env: SkillEnv) -> dict[str, str]:
     """Return, for Pick and Place, in what kind of place the target lies or is wanted."""
-    call, view = env.worlds.origins[0].call, env.worlds.view
-    if call is None or call.skill not in ("pick", "place"):
-        return {}
-    assert view is not None
-    goal = view.goal
-    where = np.asarray(goal.start_place if call.skill == "pick" else goal.goal_place)[0]
-    return {"place": kind_of(where)}
+    return {"place": env.worlds.place_kind(0)} if env.worlds.task.name in PLACED else {}
 
 
 def find_weights(weights: Path | None, skill: str) -> Weights:

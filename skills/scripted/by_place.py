@@ -9,7 +9,7 @@ import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.scripted.above import PickFromAbove, PlaceFromAbove
-from skills.scripted.cabinet import TeachCabinetPick, TeachCabinetPlace
+from skills.scripted.cabinet import PickInCabinet, PlaceInCabinet
 from skills.scripted.reach_law import ReachLaw, reach_point
 from skills.tasks.places import kind_of, place_of
 from tpsrl.sim.door import Simulator
@@ -51,7 +51,7 @@ class PickByPlace(_ByPlace):
     """Grasps ``call.target``'s object wherever it lies, and holds it at rest."""
 
     name: SkillName = "pick"
-    laws: ClassVar = {"open": PickFromAbove, "drawer": PickFromAbove, "cabinet": TeachCabinetPick}
+    laws: ClassVar = {"open": PickFromAbove, "drawer": PickFromAbove, "cabinet": PickInCabinet}
 
 
 class PlaceByPlace(_ByPlace):
@@ -61,5 +61,5 @@ class PlaceByPlace(_ByPlace):
     laws: ClassVar = {
         "open": PlaceFromAbove,
         "drawer": PlaceFromAbove,
-        "cabinet": TeachCabinetPlace,
+        "cabinet": PlaceInCabinet,
     }

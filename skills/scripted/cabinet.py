@@ -170,7 +170,7 @@ class _InCabinet(ReachLaw):
         action[ACTION_BASE] = -back, 0.0
 
 
-class TeachCabinetPick(_InCabinet):
+class PickInCabinet(_InCabinet):
     """Pick out of a cabinet."""
 
     name: SkillName = "pick"
@@ -188,7 +188,7 @@ class TeachCabinetPick(_InCabinet):
         action[ACTION_GRIP] = 1.0 if near else -1.0
 
 
-class TeachCabinetPlace(_InCabinet):
+class PlaceInCabinet(_InCabinet):
     """Place into a cabinet."""
 
     name: SkillName = "place"

@@ -119,8 +119,8 @@ def field_around(
     env_id: int,
     navigation: Navigation,
     goal: np.ndarray,
-    radius: float,
-    margin: float,
+    radius: float = 0.0,
+    margin: float = 0.0,
 ) -> ComfortField:
     """Return the field of ways from anywhere in the apartment to within ``radius`` of (2,) goal.
 
@@ -296,10 +296,6 @@ def _follow(
     sim: Simulator, env_id: int, navigation: Navigation, goal: np.ndarray, limit: int
 ) -> Actions:
     """Drive along a comfortable path until the rest of the way is short and straight."""
-    view = look(sim, env_id)
-    poses = np.array(list(sim.scene(env_id).furniture_pose.values())).reshape(-1, 3)
-    points = np.concatenate([poses[:, :2], view.base[None, :2]])
-    extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
     field: ComfortField | None = None
     backwards = False
     for _ in range(limit):
@@ -308,7 +304,7 @@ def _follow(
         if at_pose(view.base, goal) or _straight(navigation, view.base, goal, left):
             break
         if field is None:
-            field = ComfortField(navigation, goal[:2], view.base[:2], extent)
+            field = field_around(sim, env_id, navigation, goal[:2])
         ahead = field.lookahead(view.base[:2], _LOOKAHEAD)
         if ahead is None:
             raise GiveUpError("no path to the place to stand")

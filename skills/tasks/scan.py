@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,3 +40,10 @@ def base_scan(sim: Simulator, base_pose: Any, reach: float = REACH) -> Any:
         for env_id, pose in enumerate(poses)
     ]
     return array_namespace(base_pose).asarray(np.array(rows), device=device(base_pose))
+
+
+def scan_for(sensors: Sequence[str], sim: Simulator, base_pose: Any) -> Any:
+    """Return the ranges that these sensors are made of, ``None`` if none is; see base_scan."""
+    if SCAN not in sensors and FAR_SCAN not in sensors:
+        return None
+    return base_scan(sim, base_pose, FAR_REACH if FAR_SCAN in sensors else REACH)

@@ -10,7 +10,7 @@ import pytest
 from skills.envs.single import SkillEnv
 from skills.imitation.collect import CollectOptions, record_episode
 from skills.scripted.above import PickFromAbove, PlaceFromAbove
-from skills.scripted.cabinet import TeachCabinetPick, TeachCabinetPlace
+from skills.scripted.cabinet import PickInCabinet, PlaceInCabinet
 from skills.scripted.teachers import PickByPlace, PlaceByPlace, make_teacher
 from skills.scripted.view import look, wrap
 from skills.tasks.places import kind_of
@@ -78,8 +78,8 @@ def test_all_starts_are_about_the_kind_of_place(fridge):
 
 def test_the_kind_of_place_decides_which_law_teaches():
     for name, above, own in (
-        ("pick", PickFromAbove, TeachCabinetPick),
-        ("place", PlaceFromAbove, TeachCabinetPlace),
+        ("pick", PickFromAbove, PickInCabinet),
+        ("place", PlaceFromAbove, PlaceInCabinet),
     ):
         for kind, law in (("open", above), ("cabinet", own)):
             with contextlib.closing(SkillEnv(name, **GROCERIES, places=[kind])) as env:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +60,7 @@ def run(overrides: list[str]) -> int:
     described = summary.pop("config")
     data = source.read_bytes()
     name = policy_name(config.skill, config.place)
-    _check_measured(config, name, described, source, data)
+    _check_measured(config, name, described, source)
     seen = header["spec"]["observations"]
     depth = seen["head_depth"]["shape"][0] if "head_depth" in seen else None
     facts = {**_training(config.run), "success": summary}
@@ -78,11 +77,13 @@ def run(overrides: list[str]) -> int:
 
 
 def _check_measured(
-    config: ExportConfig, name: str, described: dict[str, Any], source: Path, data: bytes
+    config: ExportConfig, name: str, described: dict[str, Any], source: Path
 ) -> None:
     """Refuse a result of other weights or of another skill."""
+    from skills.learned.cards import digests
+
     files = described.get("weights_files", {name: described.get("weights_sha256")})
-    if files.get(name) != hashlib.sha256(data).hexdigest():
+    if files.get(name) != digests({name: source})[name]:
         raise UserError(f"{config.result} measured other weights than {source}; measure these.")
     if described["skill"] != config.skill:
         raise UserError(f"{config.result} measured the skill '{described['skill']}'.")
