@@ -26,14 +26,15 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
-from tpsrl.atomic import write_json
 from tpsrl.config import load
+from tpsrl.engines import make_simulator
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.episodes.types import Episode, EpisodeSet
 from tpsrl.errors import UserError
+from tpsrl.files import write_json
+from tpsrl.habitat.scenes import HabitatConfig, Scenes, habitat_options
 from tpsrl.robot import fetch
 from tpsrl.sim.door import Simulator
-from tpsrl.sim.engines import HabitatConfig, Scenes, habitat_options, make_simulator
 
 REFERENCE = "mujoco"
 _NEAR = 0.05
@@ -104,7 +105,7 @@ def _episodes(config: Config) -> tuple[Episode, ...]:
 
 
 def _export(root: Path, scenario: str, episodes: tuple[Episode, ...]) -> None:
-    from tpsrl.data.export.dataset import export_dataset
+    from tpsrl.habitat.export.dataset import export_dataset
     from tpsrl.scenes.apartment import load_apartment
     from tpsrl.scenes.objects import object_types
 
@@ -248,7 +249,8 @@ def _play(
     On MuJoCo and Habitat; without Habitat, on every engine. Each episode is printed when it ends.
     """
     from eval.episode import EpisodeRecord, run_episode
-    from tpsrl.assembly import MAX_STEPS, make_agent, make_task
+    from planner.chain.catalog import MAX_STEPS
+    from planner.chain.make import make_agent, make_task
 
     names = [REFERENCE, "habitat"] if "habitat" in sims else list(sims)
     out: dict[str, list[dict[str, Any]]] = {name: [] for name in names if config.agent}

@@ -29,8 +29,11 @@ def collect(config: Config) -> dict[str, list[float]]:
     """Return the force of every control step of successful episodes, by running skill, N."""
     from rich.progress import track
 
-    from tpsrl.assembly import MAX_STEPS, load_scenario_episodes, make_agent, make_simulator
-    from tpsrl.assembly import make_task as task_of
+    from planner.chain.catalog import MAX_STEPS
+    from planner.chain.make import make_agent
+    from planner.chain.make import make_task as task_of
+    from tpsrl.engines import make_simulator
+    from tpsrl.provide import load_scenario_episodes
 
     episodes = load_scenario_episodes(config.scenario, config.split, count=config.episodes)
     agent = make_agent("scripted", config.executor, config.scenario)

@@ -95,8 +95,8 @@ def plan_runs(config: Config) -> list[dict[str, Any]]:
     Raises:
         UserError: an unknown name, or an agent whose weights are missing.
     """
-    from tpsrl.agents.catalog import policies_of
-    from tpsrl.assembly import AGENTS, EXECUTORS, SCENARIOS
+    from planner.chain.catalog import AGENTS, SCENARIOS, policies_of
+    from planner.chain.tpsrl import EXECUTORS
 
     agents = _chosen(config.agents, AGENTS, "agents")
     executors = _chosen(config.executors, EXECUTORS, "executors")
@@ -129,8 +129,8 @@ def plan_runs(config: Config) -> list[dict[str, Any]]:
 
 def main(overrides: list[str]) -> int:
     """Evaluate what is missing, print the table and draw the figure."""
+    from eval.commands.eval import run
     from eval.figures import draw_stages, load_runs
-    from tpsrl.commands.eval import run
 
     try:
         config = load(Config, overrides)

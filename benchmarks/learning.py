@@ -19,7 +19,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from tpsrl.atomic import write_json
+from tpsrl.files import write_json
 
 
 class Recall(gym.Env[Any, Any]):

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.atomic import write_json
+from tpsrl.files import write_json
 from ver_trainer.distributed.preemption import best_duration
 
 EPISODE = 64

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tpsrl.atomic import write_json
 from tpsrl.config import load
+from tpsrl.files import write_json
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eval.statistics import wilson
-from skills.learned.trials import play_episode
+from eval.trials import play_episode
 from tpsrl.config import load
 
 
@@ -38,11 +38,12 @@ GRIP = {"close_cab": {"suction": True}, "close_fridge": {"suction": True}}
 
 
 def run(skill: str, config: Config) -> list[dict[str, Any]]:
-    """Return the record of every episode, see ``skills.learned.trials.play_episode``."""
+    """Return the record of every episode, see ``eval.trials.play_episode``."""
     import gymnasium
 
     import skills.envs
-    from skills.envs.agents import RandomAgent, scripted_agent
+    from eval.trials import scripted_agent
+    from skills.envs.agents import RandomAgent
 
     env = gymnasium.make(
         skills.envs.env_id(skill),

@@ -15,11 +15,11 @@ import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from skills.interface import SkillCall, SkillName
-from skills.scripted import make_skill
-from tpsrl.episodes.generator import Generator
-from tpsrl.episodes.scenarios import load_scenario
+from skills.programs import make_skill
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
+from tpsrl.generation.generator import Generator
+from tpsrl.generation.rules import load_scenario
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
 _DEFAULTS = {

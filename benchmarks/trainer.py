@@ -26,7 +26,7 @@ from rich.table import Table
 
 from benchmarks.trainer_envs import WORKLOADS
 from benchmarks.trainer_setup import python_of
-from tpsrl.atomic import write_json
+from tpsrl.files import write_json
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMES = ("ver", "nover", "ddppo", "htsrl", "async")

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from eval.drawing import save_figure
-from tpsrl.atomic import write_atomically
+from tpsrl.drawing import save_figure
 from tpsrl.errors import UserError
+from tpsrl.files import write_atomically
 
 USAGE = (
     "usage: python -m eval.curves [LABEL=]RUN[,STAGE...] ... out=FIG.png [keep=FILE.jsonl]"

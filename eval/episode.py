@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.agents.interface import Agent, AgentReport, Task
+from planner.chain.interface import Agent, AgentReport, Task
 from tpsrl.episodes.types import Episode
 from tpsrl.sim.door import SimState, Simulator
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.drawing import save_figure
 from eval.metrics import summarize
 from eval.store import read_run
 from eval.table import stage_label
+from tpsrl.drawing import save_figure
 from tpsrl.errors import UserError
 
 USAGE = "usage: python -m eval.figures DIR [DIR ...] out=FIG.png"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from tpsrl.agents.interface import AgentReport
+from planner.chain.interface import AgentReport
 from tpsrl.episodes.types import Episode
 
 _WHITE, _GREY, _GREEN = (255, 255, 255), (170, 170, 170), (120, 220, 120)

@@ -17,7 +17,7 @@ from rich.progress import (
 )
 
 from eval.statistics import wilson
-from tpsrl.agents.interface import Agent
+from planner.chain.interface import Agent
 from tpsrl.sim.door import Simulator
 
 _PLAIN_SECONDS = 15.0

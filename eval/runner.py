@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eval import provenance
 from eval.episode import EpisodeRecord
 from eval.metrics import summarize
 from eval.pool import WorkerPool
@@ -15,6 +14,7 @@ from eval.progress import EvaluationProgress
 from eval.spec import EvaluationSpec
 from eval.store import ResultFolder, fingerprint
 from eval.worker import Job
+from tpsrl import provenance
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 

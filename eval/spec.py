@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from planner.chain.catalog import MAX_STEPS, fingerprints, policies_of, stand_ins
+from skills.learned.cards import common_depth
+from tpsrl.habitat.scenes import Scenes
 
 
 @dataclass(frozen=True)
@@ -15,7 +21,7 @@ class Factory:
     """A call that can be sent to another process: ``"module:function"`` and its keywords.
 
     Attributes:
-        target: importable callable, e.g. ``"tpsrl.assembly:make_simulator"``.
+        target: importable callable, e.g. ``"tpsrl.engines:make_simulator"``.
         kwargs: picklable keyword arguments.
     """
 
@@ -60,3 +66,77 @@ class EvaluationSpec:
     def episode_seed(self, index: int) -> int:
         """Return the seed of the episode with this index, whatever else is run."""
         return int(np.random.SeedSequence([self.seed, index]).generate_state(1)[0])
+
+
+def evaluation_spec(
+    *,
+    scenario: str,
+    agent: str,
+    executor: str,
+    engine: str = "mujoco",
+    max_steps: int | None = None,
+    seed: int = 0,
+    depth: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    weights: Path | None = None,
+    scenes: Scenes | None = None,
+    habitat: Mapping[str, Any] | None = None,
+) -> EvaluationSpec:
+    """Return what worker processes need to run a scenario.
+
+    Args:
+        scenario: one of ``SCENARIOS``.
+        agent: one of ``AGENTS``.
+        executor: one of ``EXECUTORS``.
+        engine: one of ``ENGINES``.
+        max_steps: control steps, ``None`` for the benchmark's.
+        seed: of the run.
+        depth: pixels of the head depth picture, ``None`` for none.
+        config: further plain values that describe the run.
+        weights: folder of learned skills, ``None`` for those shipped; they decide ``depth``.
+        scenes: of a Habitat dataset, ``None`` for tpsrl's own.
+        habitat: ``engine="habitat"``: interpreter, robot and GPU.
+
+    Raises:
+        UserError: unknown agent, or unusable or missing weights.
+    """
+    steps = MAX_STEPS[scenario] if max_steps is None else max_steps
+    described: dict[str, Any] = {"scenario": scenario, "agent": agent, "executor": executor}
+    described |= {"engine": engine, "max_steps": steps, "seed": seed, **(config or {})}
+    options: dict[str, Any] = {"agent": agent, "executor": executor, "scenario": scenario}
+    if agent != "scripted":
+        learned, needed = _learned(agent, scenario, weights)
+        depth = needed or depth
+        options["weights"] = learned["weights"]
+        described |= learned
+        if agent == "monolithic":
+            described["executor"] = None
+    engine_options: dict[str, Any] = {"engine": engine, "depth": depth}
+    if scenes is not None:
+        described["scenes"] = scenes.path
+        engine_options["scenes"] = dataclasses.asdict(scenes)
+    if habitat is not None and engine == "habitat":
+        engine_options["habitat"] = dict(habitat)
+    return EvaluationSpec(
+        simulator=Factory("tpsrl.engines:make_simulator", engine_options),
+        agent=Factory("planner.chain.make:make_agent", options),
+        task=Factory("planner.chain.make:make_task", {"scenario": scenario}),
+        config=described,
+        max_steps=steps,
+        seed=seed,
+    )
+
+
+def _learned(agent: str, scenario: str, weights: Path | None) -> tuple[dict[str, Any], int | None]:
+    """Return what describes an agent's policies, and the depth pixels that they need.
+
+    Raises:
+        UserError: unknown agent, or unusable or missing weights.
+    """
+    policies = policies_of(agent, scenario, weights)
+    described = {
+        "weights": None if weights is None else str(weights.resolve()),
+        "policies": fingerprints(policies),
+        "stand_ins": stand_ins(agent, scenario, policies),
+    }
+    return described, common_depth({name: p.card for name, p in policies.items()})

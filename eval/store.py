@@ -15,9 +15,9 @@ from typing import IO, Any
 import numpy as np
 
 from eval.episode import EpisodeRecord
-from tpsrl.atomic import write_json
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
+from tpsrl.files import write_json
 
 EPISODES_FILE = "episodes.jsonl"
 CONFIG_FILE = "config.json"

@@ -17,7 +17,7 @@ from eval.progress import RecordingProgress
 from eval.spec import EvaluationSpec
 from eval.store import fingerprint
 from eval.worker import Job
-from tpsrl.agents.interface import Agent, AgentReport
+from planner.chain.interface import Agent, AgentReport
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.sim.door import Simulator

@@ -15,7 +15,7 @@ from eval.episode import EpisodeRecord, blame, run_episode
 from eval.spec import EvaluationSpec
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
-from tpsrl.processes import follow_parent
+from tpsrl.jobs.processes import follow_parent
 
 
 @dataclass(frozen=True)

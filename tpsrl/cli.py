@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import distributions
+from pathlib import Path
 from types import ModuleType
 
+from tpsrl import __version__
+from tpsrl.config import describe
 from tpsrl.errors import UserError, nearest
+from tpsrl.rooms import ROOT, prefer_ours, require
 
-COMMANDS = {
-    "setup": "check this machine, install missing OpenGL libraries",
-    "demo": "record a video of each scenario and a small evaluation",
-    "episodes": "generate and check episodes of a scenario",
-    "scenes": "apartments as a Habitat scene dataset, out and in",
-    "plan": "show and draw the task plan of an episode",
-    "eval": "run an agent over episodes: table, figure, JSON",
-    "record": "record a video of one episode",
-    "train": "train a skill, or a policy for any Gymnasium environment",
-    "handoff": "collect the states in which the skills of a chain start",
-    "average": "mean of the weights of several policies that began as one",
-    "export": "put a trained skill, with its card, where agents find it",
-}
-"""Name -> one line; the module is ``tpsrl.commands.NAME`` with ``HELP`` and ``run(overrides)``.
+GROUP = "tpsrl.commands"
+"""Entry points of installed packages: command -> module with ``HELP`` and ``run(overrides)``.
 
-A module's optional ``CONFIG`` is the dataclass whose keys ``--help`` lists.
+The first line of the module's docstring tells what the command does; its optional ``CONFIG`` is the
+dataclass whose keys ``--help`` lists. A package of one's own adds a command in its pyproject.toml::
+
+    [project.entry-points."tpsrl.commands"]
+    mine = "package.module"
 """
 
 EXIT_FAILURE = 1
@@ -45,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0 success, 2 bad input (one sentence on stderr), 130 interrupted, 1 the rest.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    prefer_ours()
     try:
         return _dispatch(words)
     except UserError as error:
@@ -73,8 +73,6 @@ def _dispatch(words: list[str]) -> int:
         print(usage())
         return 0 if words else EXIT_USER_ERROR
     if words[0] in {"-V", "--version"}:
-        from tpsrl import __version__
-
         print(f"tpsrl {__version__}")
         return 0
     module = _import(words[0])
@@ -84,10 +82,34 @@ def _dispatch(words: list[str]) -> int:
     return int(module.run(words[1:]))
 
 
+def commands() -> dict[str, str]:
+    """Return every installed command and its module, by name.
+
+    Raises:
+        UserError: tpsrl was never installed, so that its commands are unknown.
+    """
+    # Not entry_points(): of two records of one package, as an editable install leaves them, it
+    # reads the first alone, and that may be the older.
+    every = [entry for found in distributions() for entry in found.entry_points]
+    found = {entry.name: entry.value for entry in sorted(every) if entry.group == GROUP}
+    if not found:
+        raise UserError(f"no command is installed; run 'pip install -e {ROOT}' once")
+    return found
+
+
+def summary(module: str) -> str:
+    """Return the first line of a command module's docstring, without importing the module."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return f"({module} is missing)"
+    text = ast.get_docstring(ast.parse(Path(spec.origin).read_text())) or ""
+    return text.partition("\n")[0].partition(": ")[2].rstrip(".") or text.partition("\n")[0]
+
+
 def usage() -> str:
     """Return the text of ``tpsrl --help``."""
     lines = ["usage: tpsrl COMMAND [key=value ...]", "", "commands:"]
-    lines += [f"  {name:<10}{text}" for name, text in COMMANDS.items()]
+    lines += [f"  {name:<10}{summary(module)}" for name, module in commands().items()]
     lines += ["", "tpsrl COMMAND --help lists the keys of a command."]
     return "\n".join(lines)
 
@@ -97,22 +119,18 @@ def command_help(name: str, module: ModuleType) -> str:
     lines = [f"usage: tpsrl {name} [key=value ...]", "", module.HELP.strip()]
     schema = getattr(module, "CONFIG", None)
     if schema is not None:
-        from tpsrl.config import describe
-
         lines += ["", "keys (with their defaults):", describe(schema)]
     return "\n".join(lines)
 
 
 def _import(name: str) -> ModuleType:
-    if name not in COMMANDS:
-        raise UserError(f"unknown command '{name}'{nearest(name, COMMANDS)}")
-    module = f"tpsrl.commands.{name}"
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name == module:
-            raise UserError(f"'tpsrl {name}' is not part of this version yet") from error
-        raise
+    known = commands()
+    if name not in known:
+        raise UserError(f"unknown command '{name}'{nearest(name, known)}")
+    room = known[name].partition(".")[0]
+    if (ROOT / room / "__init__.py").exists():
+        require(room)
+    return importlib.import_module(known[name])
 
 
 if __name__ == "__main__":

@@ -8,23 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tpsrl.assembly import AGENTS, ENGINES, EXECUTORS, SCENARIOS, SPLITS
+from tpsrl.engines import ENGINES
+from tpsrl.generation.rules import SPLITS
 
 Option = Mapping[str, Any]
 
-SCENARIO: Option = {"help": "what to solve", "choices": list(SCENARIOS)}
 SPLIT: Option = {"help": "whose layouts", "choices": list(SPLITS)}
 DATA: Option = {
     "help": "Habitat episode file to use instead of the split's; replica_cad with path="
 }
 PATH: Option = {"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"}
-AGENT: Option = {"help": "whose skills", "choices": list(AGENTS)}
-WEIGHTS: Option = {"help": "agent=tpsrl: folder of learned skills; null for those shipped"}
-EXECUTOR: Option = {
-    "help": "the benchmark's fixed plan, or check and plan again",
-    "choices": list(EXECUTORS),
-}
-MAX_STEPS: Option = {"help": "control steps of an episode; null for the benchmark's", "min": 1}
 ENGINE: Option = {"help": "physics", "choices": list(ENGINES)}
 SIM: Option = {"help": "the same as engine", "choices": list(ENGINES)}
 GPU: Option = {"help": "sim=habitat: which GPU renders, -1 for none", "min": -1}

@@ -56,7 +56,7 @@ class SkillAgent(EnvAgent):
 
     Args:
         env: environment of one of the seven skills.
-        make: returns the policy of a skill, e.g. ``skills.scripted.make_skill``.
+        make: returns the policy of a skill, e.g. ``skills.programs.make_skill``.
     """
 
     def __init__(self, env: SkillEnv, make: Callable[[SkillName], Skill]) -> None:
@@ -154,15 +154,3 @@ class DrivingAgent(EnvAgent):
         cells = np.round((points - start) / task.cell).astype(int) + task.grid // 2
         cells = np.clip(cells, 0, task.grid - 1)
         return np.asarray(worlds.progress.visited)[0][cells[:, 0], cells[:, 1]]
-
-
-def scripted_agent(env: SkillEnv) -> EnvAgent:
-    """Return the scripted agent of an environment."""
-    from skills.scripted import make_skill
-    from skills.scripted.standing import STANDING
-
-    if env.skill in ("pointnav", "flee", "explore"):
-        return DrivingAgent(env)
-    if env.skill in STANDING and not env.worlds.task.layout.base:
-        return SkillAgent(env, lambda name: STANDING[name]())
-    return SkillAgent(env, make_skill)

@@ -11,8 +11,8 @@ from gymnasium.vector.utils import batch_space
 
 from skills.envs.config import EnvConfig, action_space, observation_space
 from skills.envs.worlds import check_options
-from skills.tasks.arrays import Array
 from skills.tasks.state import Outcome
+from tpsrl.geometry.arrays import Array
 from tpsrl.sim.door import Simulator
 
 

@@ -18,10 +18,11 @@ from skills.tasks.catalog import Actions, Contract, make_task
 from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import KINDS
 from skills.tasks.sensors import DEPTH, SIZES
+from tpsrl.engines import make_simulator, object_pool
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
+from tpsrl.habitat.scenes import Scenes, choose_scenes
 from tpsrl.sim.door import Simulator
-from tpsrl.sim.engines import Scenes, choose_scenes, make_simulator, object_pool
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class EnvConfig:
             sets down in, all if empty: ``["cabinet"]`` is the fridge.
         sensors: observations instead of the contract's.
         options: fields of the task to override, e.g. ``{"horizon": 500}``.
-        sim: engine, one of ``tpsrl.sim.engines.ENGINES``.
+        sim: engine, one of ``tpsrl.engines.ENGINES``.
         path: Habitat scene dataset or data folder to play in, ``None`` for tpsrl's own apartments.
         gpu: ``sim="habitat"``: which one renders, -1 for software.
         habitat: ``sim="habitat"``: ``python``, its interpreter, and ``robot``, its URDF.

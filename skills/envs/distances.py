@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from skills.tasks.arrays import Array
 from skills.tasks.course import Course
 from skills.tasks.state import GoalRow
 from tpsrl.errors import UserError, nearest
+from tpsrl.geometry.arrays import Array
 from tpsrl.sim.door import DistanceField, SceneInfo, Simulator
 
 

@@ -11,7 +11,6 @@ from array_api_compat import array_namespace, device
 
 from skills.envs.distances import distance_source
 from skills.interface import SkillCall
-from skills.tasks.arrays import Array, merge_rows
 from skills.tasks.base import Progress, Task
 from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
@@ -23,6 +22,7 @@ from skills.tasks.starts import NoStartError, Spawn, draw_start, free_points
 from skills.tasks.state import GoalRow, Outcome, View, stack_goals
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
+from tpsrl.geometry.arrays import Array, merge_rows
 from tpsrl.sim.door import Simulator
 
 _TRIES = 20

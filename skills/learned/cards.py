@@ -199,7 +199,7 @@ def write_card(path: Path, card: Card) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    from tpsrl.atomic import write_json
+    from tpsrl.files import write_json
 
     content = asdict(card)
     place = content.pop("place")

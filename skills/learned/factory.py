@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from skills.interface import Skill, SkillName
 from skills.learned.cards import Policy
 from skills.learned.skill import LearnedSkill
-from skills.scripted import make_skill
+from skills.programs import make_skill
 
 
 def skill_factory(policies: Mapping[str, Policy]) -> Callable[[SkillName], Skill]:

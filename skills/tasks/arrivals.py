@@ -8,10 +8,10 @@ from typing import cast
 
 import numpy as np
 
-from skills.tasks.arrays import to_base
 from skills.tasks.catalog import make_task
 from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
+from tpsrl.geometry.arrays import to_base
 from tpsrl.robot import fetch
 from tpsrl.sim.door import Simulator
 

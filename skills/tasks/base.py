@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from skills.tasks.arrays import Array, full_like_rows
 from skills.tasks.state import CAUSE, Outcome, View
+from tpsrl.geometry.arrays import Array, full_like_rows
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP
 
 

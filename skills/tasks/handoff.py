@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
-from tpsrl.atomic import write_atomically
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
+from tpsrl.files import write_atomically
 from tpsrl.sim.door import Simulator
 
 FORMAT = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array_api_compat import array_namespace
 
-from skills.tasks.arrays import Array, wrap
+from tpsrl.geometry.arrays import Array, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skills.tasks.arrays import Array, change, norm, wrap
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.state import View
+from tpsrl.geometry.arrays import Array, change, norm, wrap
 
 
 @dataclass(frozen=True)

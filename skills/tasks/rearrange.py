@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skills.tasks.arrays import Array
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.state import View
+from tpsrl.geometry.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from array_api_compat import device
 
-from skills.tasks.arrays import Array
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.state import View
+from tpsrl.geometry.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from skills.tasks.arrays import Array, norm, to_base, to_frame, wrap
 from skills.tasks.scan import FAR_REACH, FAR_SCAN, RAYS, REACH, SCAN
 from skills.tasks.state import View
+from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, wrap
 
 DEPTH, MOTION = "head_depth", "base_motion"
 

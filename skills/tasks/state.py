@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from skills.tasks.arrays import Array, norm, to_base
+from tpsrl.geometry.arrays import Array, norm, to_base
 from tpsrl.robot import fetch
 from tpsrl.sim.door import SimState
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eval.spec import EvaluationSpec, Factory
-from tpsrl.agents.interface import AgentReport, SkillRecord
+from planner.chain.interface import AgentReport, SkillRecord
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.sim.door import EngineInfo

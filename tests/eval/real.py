@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eval.spec import EvaluationSpec, Factory
-from tpsrl.agents.interface import AgentReport, SkillRecord
+from planner.chain.interface import AgentReport, SkillRecord
 from tpsrl.episodes.types import Episode
 
 HERE = "tests.eval.real"
@@ -45,9 +45,9 @@ class Wanderer:
 
 def spec(steps: int = 40, depth: int | None = None, scenario: str = "tidy_house") -> EvaluationSpec:
     return EvaluationSpec(
-        simulator=Factory("tpsrl.assembly:make_simulator", {"depth": depth}),
+        simulator=Factory("tpsrl.engines:make_simulator", {"depth": depth}),
         agent=Factory(f"{HERE}:Wanderer", {"steps": steps}),
-        task=Factory("tpsrl.assembly:make_task", {"scenario": scenario}),
+        task=Factory("planner.chain.make:make_task", {"scenario": scenario}),
         config={"scenario": scenario, "agent": "wanderer", "seed": 0},
         max_steps=100,
         seed=0,

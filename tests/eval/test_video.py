@@ -8,10 +8,10 @@ import pytest
 
 from eval.overlay import running_target, target_boxes
 from eval.video import VideoWriter, record_episode
+from planner.chain.interface import AgentReport, SkillRecord
 from tests.eval.real import spec
-from tpsrl.agents.interface import AgentReport, SkillRecord
-from tpsrl.assembly import load_scenario_episodes
 from tpsrl.errors import UserError
+from tpsrl.provide import load_scenario_episodes
 
 
 def frames_of(path: Path) -> tuple[dict, np.ndarray]:

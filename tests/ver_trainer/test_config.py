@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tpsrl.commands import train as command
+from skills.commands import train as command
 from tpsrl.errors import UserError
 from ver_trainer.config import known_keys, load_config
 from ver_trainer.errors import ConfigError

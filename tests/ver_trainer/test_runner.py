@@ -252,7 +252,7 @@ def start_run(out: Path, **values: str) -> subprocess.Popen[str]:
         "log.checkpoint_interval": "5", **values,
     }  # fmt: skip
     overrides = [f"{k}={v}" for k, v in settings.items()]
-    code = "import sys; from tpsrl.commands.train import run; sys.exit(run(sys.argv[1:]))"
+    code = "import sys; from skills.commands.train import run; sys.exit(run(sys.argv[1:]))"
     process = subprocess.Popen(
         [sys.executable, "-c", code, *overrides], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )

@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.assembly import SCENARIOS
 from tpsrl.config import load
 from tpsrl.errors import UserError, nearest
 
@@ -51,17 +50,15 @@ def run(overrides: list[str]) -> int:
 
 
 def _export(config: ScenesConfig) -> int:
-    from tpsrl.data.export.dataset import export_dataset
-    from tpsrl.episodes.shipped import load_shipped
+    from tpsrl.episodes.shipped import load_shipped, shipped_scenarios
+    from tpsrl.habitat.export.dataset import export_dataset
     from tpsrl.scenes.apartment import load_apartment
     from tpsrl.scenes.objects import object_types
 
     started = time.monotonic()
     chosen = {}
     if config.episodes:
-        # The last two are what Open and Close start from, as in the benchmark.
-        names = (*SCENARIOS, "in_drawer", "in_fridge")
-        chosen = {f"{name}_val": load_shipped(name) for name in names}
+        chosen = {f"{name}_val": load_shipped(name) for name in shipped_scenarios()}
     apartment, types = load_apartment(), object_types()
     files = export_dataset(config.out, apartment, types, chosen, config.robot)
     megabytes = sum(path.stat().st_size for path in files) / 1e6
@@ -77,10 +74,10 @@ def _check(config: ScenesConfig) -> int:
     """Read everything, so that what would fail later is named now."""
     if config.path is None:
         raise UserError("tpsrl scenes check needs path=DIR, the folder of a scene dataset")
-    from tpsrl.data.load.dataset import load_dataset
-    from tpsrl.data.load.episodes import load_for_episodes
     from tpsrl.episodes.habitat_json import load_episodes
     from tpsrl.episodes.validate import validate
+    from tpsrl.habitat.load.dataset import load_dataset
+    from tpsrl.habitat.load.episodes import load_for_episodes
 
     episodes = [] if config.data is None else list(load_episodes(config.data))
     if episodes:

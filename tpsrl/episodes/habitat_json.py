@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.atomic import write_atomically
-from tpsrl.episodes import frames, handles
+from tpsrl.episodes import handles
 from tpsrl.episodes.reader import Reader
 from tpsrl.episodes.types import Episode, EpisodeSet, RigidObject, Target
 from tpsrl.errors import UserError
+from tpsrl.files import write_atomically
+from tpsrl.geometry import frames
 
 _READ = {
     "episode_id",

@@ -257,7 +257,7 @@ def _turn_to(old: np.ndarray, new: np.ndarray) -> np.ndarray:
 def _arm_model() -> mujoco.MjModel:
     """Compile the robot alone, without shapes: joints and frames are all that is needed."""
     # Imported here: the engine package is otherwise not needed to know where the arm is.
-    from tpsrl.sim.mujoco.robot import add_fetch
+    from tpsrl.robot.mjcf import add_fetch
 
     spec = mujoco.MjSpec()
     add_fetch(spec)

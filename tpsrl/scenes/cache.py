@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.atomic import write_atomically
 from tpsrl.errors import UserError
+from tpsrl.files import write_atomically
 from tpsrl.scenes.description import Container, Furniture, Joint, Link, Marker, Receptacle, Shape
 
 _log = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tpsrl.geometry.polygons import polygon_distance_grid
 from tpsrl.robot.fetch import NAVIGATION_HEIGHT
 from tpsrl.scenes.description import (
     Apartment,
@@ -20,7 +21,6 @@ from tpsrl.scenes.description import (
     Shape,
     Vec3,
 )
-from tpsrl.sim.polygons import polygon_distance_grid
 
 _GAP = 0.1
 """An outline around all parts is good enough if it adds nothing deeper than this, m."""

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import ndimage
 
-from tpsrl.robot.fetch import BASE_RADIUS
-from tpsrl.sim.door import Navigation
-from tpsrl.sim.grid import Grid, GridDistanceField
-from tpsrl.sim.polygons import (
+from tpsrl.geometry.polygons import (
     capsule_hits,
     counter_clockwise,
     polygon_distance_grid,
     ray_hits,
 )
+from tpsrl.robot.fetch import BASE_RADIUS
+from tpsrl.sim.door import Navigation
+from tpsrl.sim.grid import Grid, GridDistanceField
 
 RESOLUTION = 0.05
 """Default distance between grid nodes, m."""

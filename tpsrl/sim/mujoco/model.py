@@ -13,9 +13,7 @@ import mujoco
 import numpy as np
 
 from tpsrl.robot import fetch
-from tpsrl.scenes.description import Apartment, Furniture, Link, ObjectType, Shape
-from tpsrl.sim.mujoco import meshes
-from tpsrl.sim.mujoco.robot import (
+from tpsrl.robot.mjcf import (
     BIT_CUP,
     BIT_OBJECT,
     BIT_ROBOT,
@@ -23,6 +21,8 @@ from tpsrl.sim.mujoco.robot import (
     GROUP_COLLISION,
     add_fetch,
 )
+from tpsrl.scenes.description import Apartment, Furniture, Link, ObjectType, Shape
+from tpsrl.sim.mujoco import meshes
 
 GROUP_BOTH = 2
 """Seen in colour and in depth: the robot and the objects."""

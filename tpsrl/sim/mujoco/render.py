@@ -11,9 +11,9 @@ import numpy as np
 
 from tpsrl.errors import UserError
 from tpsrl.robot import fetch
+from tpsrl.robot.mjcf import GROUP_COLLISION
 from tpsrl.sim.mujoco.model import GROUP_BOTH, GROUP_COLOUR, GROUP_DEPTH
 from tpsrl.sim.mujoco.opengl import open_context
-from tpsrl.sim.mujoco.robot import GROUP_COLLISION
 
 CAMERAS = ("third_person", "head", "arm", "overview")
 Box = tuple[Sequence[float], Sequence[float], Sequence[float]]

@@ -14,9 +14,9 @@ import mujoco
 import numpy as np
 
 from tpsrl.robot import fetch
+from tpsrl.robot.mjcf import BIT_CUP, BIT_OBJECT, BIT_ROBOT
 from tpsrl.sim.mujoco.contacts import suction_contacts
 from tpsrl.sim.mujoco.model import ModelIndex
-from tpsrl.sim.mujoco.robot import BIT_CUP, BIT_OBJECT, BIT_ROBOT
 
 _HANDLE_CLEARANCE = 0.06
 """Distance of the tip from a handle at which both collide again, m."""

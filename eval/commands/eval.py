@@ -1,0 +1,110 @@
+"""``tpsrl eval``: run an agent over episodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from planner import options as agent_options
+from tpsrl import options
+from tpsrl.config import load
+from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
+from tpsrl.jobs.processes import all_cores
+
+HELP = """Run an agent over episodes in worker processes and measure it.
+
+Writes episodes.jsonl (one line an episode), summary.json and stages.png into out=. The same
+command again only runs what is missing, so it can be stopped and continued at any time.
+docs/evaluation.md explains the numbers.
+
+  tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
+  tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment,
+             keys: skill agent weights episodes split data path handoff depth actions contract seed
+             sample out workers sim gpu habitat.python habitat.robot (docs/training_skills.md)"""
+
+
+@dataclass
+class EvalConfig:
+    """Keys of ``tpsrl eval``."""
+
+    scenario: str = field(default="tidy_house", metadata=agent_options.SCENARIO)
+    split: str = field(default="val", metadata=options.SPLIT)
+    data: Path | None = field(default=None, metadata=options.DATA)
+    path: Path | None = field(default=None, metadata=options.PATH)
+    agent: str = field(default="scripted", metadata=agent_options.AGENT)
+    weights: Path | None = field(default=None, metadata=agent_options.WEIGHTS)
+    executor: str = field(default="hab", metadata=agent_options.EXECUTOR)
+    episodes: int | None = field(
+        default=None,
+        metadata={"help": "how many, from the first; null for all there are", "min": 1},
+    )
+    out: Path | None = field(
+        default=None,
+        metadata={"help": "result folder; null for outputs/eval/SCENARIO_SPLIT_AGENT_EXECUTOR"},
+    )
+    workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
+    seed: int = field(default=0, metadata={"help": "of the whole run", "min": 0})
+    max_steps: int | None = field(default=None, metadata=agent_options.MAX_STEPS)
+    engine: str = field(default="mujoco", metadata=options.ENGINE)
+    sim: str | None = field(default=None, metadata=options.SIM)
+    gpu: int = field(default=-1, metadata=options.GPU)
+    habitat: HabitatConfig = field(default_factory=HabitatConfig)
+    attempts: int = field(
+        default=3,
+        metadata={"help": "workers that may die over an episode before it fails", "min": 1},
+    )
+    timeout: float = field(
+        default=3600.0,
+        metadata={"help": "wall-clock s before a worker on one episode counts as hung", "min": 1},
+    )
+
+
+CONFIG = EvalConfig
+
+
+def run(overrides: list[str]) -> int:
+    """Evaluate, print the table and the paths of the results."""
+    if any(word.startswith("skill=") for word in overrides):
+        from eval.skills import run as evaluate_skill
+
+        return evaluate_skill(overrides)
+    config = load(EvalConfig, overrides)
+    from eval.figures import draw_stages, load_runs
+    from eval.runner import evaluate
+    from eval.spec import evaluation_spec
+    from eval.table import print_summary
+    from planner.chain.make import skills_in_use
+    from tpsrl.provide import load_scenario_episodes
+
+    name = f"{config.scenario}_{config.split}_{config.agent}_{config.executor}"
+    out = config.out or Path("outputs/eval") / name
+    cache = out / "generated.json.gz"
+    scenes = choose_scenes(config.path, config.data, config.scenario, config.split, config.episodes)
+    episodes = load_scenario_episodes(
+        config.scenario, config.split, config.data, config.episodes, cache, config.workers, scenes
+    )
+    data = str(config.data.resolve()) if config.data else None
+    spec = evaluation_spec(
+        scenario=config.scenario,
+        agent=config.agent,
+        executor=config.executor,
+        engine=config.sim or config.engine,
+        max_steps=config.max_steps,
+        seed=config.seed,
+        config={"split": None if data else config.split, "data": data},
+        weights=config.weights,
+        scenes=scenes,
+        habitat=habitat_options(config.habitat, config.gpu),
+    )
+    if config.agent != "scripted":
+        print(skills_in_use(config.agent, config.scenario, config.weights))
+    label = f"{config.scenario} {config.executor}"
+    summary = evaluate(spec, episodes, out, config.workers, config.attempts, config.timeout, label)
+    print_summary(summary)
+    figure = draw_stages(load_runs([out]), out / "stages.png")
+    print(f"\n{out / 'summary.json'}\n{figure}")
+    if summary["errors"]:
+        number = len(summary["errors"])
+        print(f"{number} episodes ended in an error; see 'extra' in {out / 'episodes.jsonl'}")
+        return 1
+    return 0

@@ -1,0 +1,1 @@
+"""TP-SRL: the agent that carries a plan out with skills."""

@@ -1,0 +1,157 @@
+"""From actions of a plan to skill calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+from planner import Action
+from planner.chain.grounding import Grounding
+from planner.chain.predicates import World
+from skills.interface import SkillCall, SkillName
+
+
+@dataclass(frozen=True)
+class TpsrlOptions:
+    """How a plan is carried out.
+
+    Attributes:
+        skill_steps: steps after which pick, place, open and close time out.
+        navigation_steps: the same for navigation.
+        reset_arm_steps: the same for the arm reset, whose timeout never matters.
+        arm_rest: reset the arm between actions.
+        navigate_after_open_cab: drive to the object again after opening a drawer, as VER does
+            because a mobile open skill drifts away from the cabinet (VER, appendix B).
+        front_first: drive to a point before a container's front before driving up to the container,
+            or to what lies in a fridge or belongs into it.
+            A navigation that is told one point ends anywhere around it, also beside the front, and
+            learned Open skills have only seen starts before the front. Navigation's goal is then a
+            drawer's handle, and still the object in a fridge, whose handle is at its side.
+        final_wait: ``hab``: steps to wait after the last action, before stop is called.
+        settle_steps: ``replan``: the same, before the goal is verified.
+        rotate_after: ``replan``: failures of a target after which other targets come first.
+        max_failures: ``replan``: failures of a target after which it is given up.
+        max_plans: ``replan``: plans made in an episode after which the agent stops.
+    """
+
+    skill_steps: int = 200
+    navigation_steps: int = 300
+    reset_arm_steps: int = 50
+    arm_rest: bool = True
+    navigate_after_open_cab: bool = True
+    front_first: bool = False
+    final_wait: int = 30
+    settle_steps: int = 15
+    rotate_after: int = 2
+    max_failures: int = 8
+    max_plans: int = 100
+
+
+@dataclass(frozen=True)
+class Step:
+    """One skill run that an executor wants.
+
+    Attributes:
+        call: the skill and its arguments.
+        text: for reports, e.g. ``"pick(any_targets|0)"``.
+        limit: control steps after which it times out.
+        index: position in the plan, ``None`` for skills that the executor puts in.
+        target: index of the target concerned, ``None`` if none is.
+        release: let go of whatever is held instead of running ``call``.
+        optional: whether it succeeds does not matter.
+    """
+
+    call: SkillCall
+    text: str
+    limit: int
+    index: int | None = None
+    target: int | None = None
+    release: bool = False
+    optional: bool = False
+
+
+_BY_KIND = {"open_cab", "open_fridge", "close_cab", "close_fridge"}
+MANIPULATION = {"pick", "place", *_BY_KIND}
+
+
+def target_of(action: Action, grounding: Grounding) -> int | None:
+    """Return the index of the target that an action is about."""
+    for arg in action.args:
+        if arg in grounding.roles:
+            return grounding.roles[arg][1]
+    return None
+
+
+def skill_call(action: Action, grounding: Grounding) -> SkillCall:
+    """Return the skill call that carries out an action of the plan."""
+    target = target_of(action, grounding)
+    label = action.label.removesuffix("_by_name")
+    if label == "nav":
+        role = grounding.roles[action.args[0]][0]
+        return SkillCall("navigate", target=target, place="goal" if role == "goal" else "start")
+    if label == "nav_to_receptacle":
+        joint = grounding.markers[action.args[0]].joint_name
+        return SkillCall("navigate", target=target, place="receptacle", joint=joint)
+    if label in _BY_KIND:
+        joint = grounding.markers[action.args[0]].joint_name
+        return SkillCall(cast(SkillName, label), target=target, joint=joint)
+    if label == "place" and grounding.roles[action.args[1]][0] == "start":
+        return SkillCall("place", target=target, place="start")
+    if label in ("pick", "place"):
+        return SkillCall(cast(SkillName, label), target=target)
+    raise ValueError(f"No skill carries out '{action}'; add its mapping to planner/chain/calls.py.")
+
+
+def plan_step(action: Action, index: int, grounding: Grounding, options: TpsrlOptions) -> Step:
+    """Return the step for action ``index`` of a plan."""
+    call = skill_call(action, grounding)
+    target = call.target
+    to_container = options.front_first and call.place == "receptacle"
+    if to_container and grounding.markers[action.args[0]].kind == "cab":
+        # The handle is the drawer's middle; what lies in it may be anywhere behind.
+        call = replace(call, target=None)
+    limit = options.navigation_steps if call.skill == "navigate" else options.skill_steps
+    return Step(call, str(action), limit, index, target)
+
+
+def reset_arm_step(options: TpsrlOptions) -> Step:
+    """Return the step that brings the arm to its resting posture."""
+    return Step(SkillCall("reset_arm"), "reset_arm()", options.reset_arm_steps, optional=True)
+
+
+def wait_step(steps: int) -> Step:
+    """Return the step that waits for a number of control steps."""
+    return Step(SkillCall("wait", steps=steps), f"wait({steps})", steps + 1, optional=True)
+
+
+def front_step(action: Action, world: World, options: TpsrlOptions) -> Step | None:
+    """Return the step that comes before the front of what an action drives to.
+
+    That is a container, or a fridge that an object lies in or belongs into.
+
+    Returns:
+        ``None`` before other actions.
+    """
+    if not options.front_first:
+        return None
+    label, markers = action.label.removesuffix("_by_name"), world.grounding.markers
+    marker = action.args[0] if label == "nav_to_receptacle" else None
+    if label == "nav":
+        within = world.container(action.args[0])
+        marker = within if within is not None and markers[within].kind == "fridge" else None
+    if marker is None:
+        return None
+    call = SkillCall("navigate", place="front", joint=markers[marker].joint_name)
+    text = f"nav(front of {marker})"
+    return Step(call, text, options.navigation_steps, optional=True)
+
+
+def return_step(target: int, grounding: Grounding, options: TpsrlOptions) -> Step:
+    """Return VER's extra navigation to an object (or goal) in a drawer just opened."""
+    call = SkillCall("navigate", target=target, place="start")
+    return Step(call, f"nav({grounding.label(target)})", options.navigation_steps, target=target)
+
+
+def release_step(text: str = "release()", steps: int = 15) -> Step:
+    """Return the step that lets go of whatever is held, where the robot stands."""
+    return Step(SkillCall("wait", steps=steps), text, steps, release=True)

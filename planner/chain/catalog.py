@@ -1,0 +1,243 @@
+"""The agents of ``tpsrl eval`` by name: whose skills act, and which weights they need.
+
+They are those that VER (Wijmans et al. 2022, section 6 and figure 6) compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from planner import find_plan
+from planner.chain.calls import TpsrlOptions
+from planner.chain.grounding import hab_problem
+from skills.learned.cards import (
+    IMITABLE,
+    SHIPPED,
+    Policy,
+    digests,
+    policies_in,
+    policy_of,
+    weights_path,
+)
+from tpsrl.errors import UserError, nearest
+
+SCENARIOS = ("tidy_house", "prepare_groceries", "set_table", "rearrange_easy")
+"""Scenarios with a planning problem, so that an agent can solve them."""
+MAX_STEPS = {
+    "tidy_house": 5000,
+    "prepare_groceries": 4000,
+    "set_table": 4500,
+    "rearrange_easy": 1500,
+}
+"""Control steps after which an episode fails (habitat-lab v0.2.x, as VER used it)."""
+WHOLE_TASK = "rearrange_easy"
+"""The environment whose policy does everything: one object, from start to goal."""
+
+
+@dataclass(frozen=True)
+class AgentKind:
+    """What an agent is made of.
+
+    Attributes:
+        text: for help and tables.
+        learned: it acts with policies; otherwise with scripted skills.
+        actions: action space that its manipulation policies must have, ``None`` for any.
+        stand_ins: scripted skills act where there are no weights.
+        navigates: its plans have navigation in them.
+        folder: of its shipped weights, below ``skills/learned/weights``.
+    """
+
+    text: str
+    learned: bool = True
+    actions: str | None = None
+    stand_ins: bool = False
+    navigates: bool = True
+    folder: str = ""
+
+
+KINDS: dict[str, AgentKind] = {
+    "scripted": AgentKind("sense, plan, act on privileged state", learned=False),
+    "tpsrl": AgentKind("learned skills, scripted ones where there are no weights", stand_ins=True),
+    "tpsrl-restricted": AgentKind(
+        "learned skills, no base movement in manipulation (Habitat 2.0)",
+        actions="restricted",
+        folder="restricted",
+    ),
+    "tpsrl-nonav": AgentKind(
+        "learned skills without Navigate: Pick, Place, ... drive by themselves",
+        actions="full",
+        navigates=False,
+    ),
+    "monolithic": AgentKind("one policy for the whole task"),
+}
+"""Name -> agent."""
+AGENTS = tuple(KINDS)
+
+
+def agent_kind(agent: str) -> AgentKind:
+    """Return what an agent is.
+
+    Raises:
+        UserError: unknown agent.
+    """
+    if agent not in KINDS:
+        raise UserError(f"unknown agent '{agent}'{nearest(agent, KINDS)}")
+    return KINDS[agent]
+
+
+def agent_options(agent: str, policies: Mapping[str, Policy]) -> TpsrlOptions:
+    """Return how an agent carries out its plans."""
+    plain = TpsrlOptions(front_first="navigate" in policies)
+    if agent_kind(agent).navigates:
+        return plain
+    # A skill that drives itself gets the time of the navigation that it replaces.
+    return TpsrlOptions(
+        skill_steps=plain.skill_steps + plain.navigation_steps, navigate_after_open_cab=False
+    )
+
+
+@cache
+def skills_of(scenario: str, navigates: bool = True) -> tuple[str, ...]:
+    """Return the skills that the plan of a scenario calls, in the order of ``IMITABLE``."""
+    plan = find_plan(hab_problem(scenario))
+    assert plan is not None, f"the problem {scenario} has no plan"
+    labels = {action.label.removesuffix("_by_name") for action in plan.actions}
+    called = {"navigate" if label.startswith("nav") else label for label in labels}
+    return tuple(s for s in IMITABLE if s in called and (navigates or s != "navigate"))
+
+
+def policies_of(agent: str, scenario: str = "", weights: Path | None = None) -> dict[str, Policy]:
+    """Return the policies that an agent acts with, by skill.
+
+    Args:
+        agent: name of an agent.
+        scenario: what it must be able to do; ``""`` does not ask.
+        weights: folder of its policies, ``None`` for those shipped. Restricted skills lie in its
+            ``restricted/``, if there is one; Navigate has no arm to restrict and may lie outside.
+
+    Raises:
+        UserError: the folder is missing, a policy is missing, or has another action space.
+    """
+    kind = agent_kind(agent)
+    if not kind.learned:
+        return {}
+    top = SHIPPED if weights is None else Path(weights)
+    own = bool(kind.folder) and (weights is None or (top / kind.folder).is_dir())
+    folder = top / kind.folder if own else top
+    if agent == "monolithic":
+        if not weights_path(folder, WHOLE_TASK).exists():
+            raise _missing(agent, [WHOLE_TASK], folder)
+        return {WHOLE_TASK: policy_of(folder, WHOLE_TASK)}
+    found = policies_in(folder) if weights is not None or folder.exists() else {}
+    if kind.actions == "restricted" and "navigate" not in found:
+        general = {**policies_in(SHIPPED), **(policies_in(top) if own else {})}
+        found |= {k: p for k, p in general.items() if k == "navigate"}
+    if not kind.navigates:
+        found.pop("navigate", None)
+    for name, policy in found.items():
+        if kind.actions and name != "navigate" and policy.card.actions != kind.actions:
+            raise UserError(
+                f"agent={agent} needs policies of actions={kind.actions}, and {policy.path} was"
+                f" trained with actions={policy.card.actions}; give another weights=FOLDER."
+            )
+    if scenario and not kind.stand_ins:
+        missing = [s for s in skills_of(scenario, kind.navigates) if s not in found]
+        if missing:
+            raise _missing(agent, missing, folder)
+    return found
+
+
+def _missing(agent: str, skills: Sequence[str], folder: Path) -> UserError:
+    restricted = agent_kind(agent).actions == "restricted" and skills[0] != "navigate"
+    words = " env_args.actions=restricted" if restricted else ""
+    first = skills[0]
+    return UserError(
+        f"agent={agent} has no weights of {', '.join(skills)} in {folder}; train them"
+        f" ('tpsrl train skill={first}{words} out=runs/{first}'), measure them, put them together"
+        f" with 'tpsrl export skill={first} run=runs/{first} result=... out=FOLDER' and give"
+        " weights=FOLDER."
+    )
+
+
+def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:
+    """Return the first 16 hex digits of each file's SHA-256: which weights made a result.
+
+    Policies for kinds of places follow their skill's general one, e.g. ``pick_cabinet``.
+    """
+    ordered = [policy for _, policy in sorted(policies.items())]
+    return {name: code[:16] for p in ordered for name, code in digests(p.files).items()}
+
+
+def stand_ins(agent: str, scenario: str, policies: Mapping[str, Policy]) -> list[str]:
+    """Return the skills of a scenario's plan that a scripted stand-in carries out."""
+    if agent == "monolithic":
+        return []
+    return [s for s in skills_of(scenario, agent_kind(agent).navigates) if s not in policies]
+
+
+def skill_lines(agent: str, policies: Mapping[str, Policy]) -> list[str]:
+    """Return for each policy a line: learned, with the success on its card, or scripted.
+
+    A policy for a kind of place has a line of its own, with its success in such places.
+    """
+    wanted = [WHOLE_TASK] if agent == "monolithic" else IMITABLE
+    lines = []
+    for name in wanted:
+        if name not in policies:
+            lines.append(f"{name}: scripted, reads privileged state")
+            continue
+        policy = policies[name]
+        lines.append(f"{name}: learned{_measured(policy, policy)}")
+        lines += [
+            f"{name}, kind of place '{kind}': learned, a policy of its own{_measured(own, policy)}"
+            for kind, own in policy.special.items()
+        ]
+    return lines
+
+
+def _measured(policy: Policy, general: Policy) -> str:
+    """Return the success on a policy's card as words, ``""`` if there is none.
+
+    Args:
+        policy: whose card is read.
+        general: the policy that acts in all other places, or itself.
+    """
+    card = policy.card
+    found, evaluation = card.facts.get("success"), card.facts.get("evaluation", {})
+    if not isinstance(found, Mapping):
+        return ""
+    if card.place is not None:
+        found = found.get("places", {}).get(card.place)
+        if found is None:
+            return ", not measured there"
+    rate, low, high = (100 * found[key] for key in ("success", "low", "high"))
+    text = f", {rate:.1f}% ({low:.1f} to {high:.1f}) of {found['episodes']}"
+    text += f" {evaluation.get('split', 'val')} episodes on its card"
+    if policy is general:
+        acted = evaluation.get("weights_files", {})
+        now = digests(general.files) if general.special or acted else {}
+        others = [name for name in now if name != policy.path.stem]
+        if now != acted:
+            text += ", measured with other weights for kinds of places than act now, or none"
+        elif others:
+            text += f", measured together with {', '.join(others)}"
+    return text
+
+
+def describe(agent: str, policies: Mapping[str, Policy]) -> str:
+    """Return a sentence: which skills are learned, which scripted stand-ins."""
+    kind = agent_kind(agent)
+    names = [
+        name
+        + (f" (kind of place {', '.join(p.special)}: a policy of its own)" if p.special else "")
+        for name, p in policies.items()
+    ]
+    text = f"learned skills: {', '.join(names) or 'none'}"
+    if kind.stand_ins:
+        scripted = [name for name in IMITABLE if name not in policies]
+        if scripted:
+            text += f"; scripted stand-ins, which read privileged state: {', '.join(scripted)}"
+    return text

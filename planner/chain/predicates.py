@@ -1,0 +1,233 @@
+"""Predicates of the planning domain, evaluated on simulator state; the benchmark's success.
+
+Tolerances are those of habitat-lab's ``replica_cad.yaml`` and ``pddl_defined_predicates.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from planner import Atom, Problem, State
+from planner.chain.grounding import (
+    START_PREFIX,
+    Grounding,
+    ground_episode,
+    hab_problem,
+    inside,
+    rename,
+)
+from tpsrl.errors import UserError, nearest
+from tpsrl.sim.door import Simulator
+
+OBJECT_AT = 0.3
+"""An object nearer than this to its goal is at it, m."""
+ROBOT_AT = 2.0
+"""A robot nearer than this in the plane is at an entity, m."""
+OPENED = {"cab": 0.45 - 0.1, "fridge": 1.22 - 0.15}
+"""A container is open beyond this joint position, m (drawer) or rad (fridge)."""
+CLOSED = 0.15
+"""A container is closed below this absolute joint position, m or rad."""
+
+
+class World:
+    """The present of one world as atoms.
+
+    Args:
+        sim: simulator, reset to the episode.
+        env_id: which of its worlds.
+        grounding: what the entities stand for; by default made from the present state.
+    """
+
+    def __init__(self, sim: Simulator, env_id: int, grounding: Grounding | None = None) -> None:
+        self.sim, self.env_id = sim, env_id
+        self.grounding = ground_episode(sim, env_id) if grounding is None else grounding
+        self._predicates: dict[str, Callable[..., bool]] = {
+            "in": self._in,
+            "outside": lambda entity: self.container(entity) is None,
+            "holding": self._holding,
+            "not_holding": lambda: self.held() == (-1, -1),
+            "opened_cab": lambda marker: self.joint(marker) > OPENED["cab"],
+            "opened_fridge": lambda marker: self.joint(marker) > OPENED["fridge"],
+            "closed_cab": lambda marker: abs(self.joint(marker)) < CLOSED,
+            "closed_fridge": lambda marker: abs(self.joint(marker)) < CLOSED,
+            "robot_at": lambda entity: self.distance(entity) < ROBOT_AT,
+            "object_at": self._object_at,
+            "belongs": self._belongs,
+        }
+
+    def holds(self, atom: Atom) -> bool:
+        """Return whether an atom is true now.
+
+        Raises:
+            UserError: no such predicate or entity.
+        """
+        if atom.name not in self._predicates:
+            raise UserError(
+                f"predicate '{atom.name}' cannot be evaluated{nearest(atom.name, self._predicates)}"
+            )
+        return self._predicates[atom.name](*atom.args)
+
+    def state(self, at: str | None = None) -> State:
+        """Return what a planner needs to know, as the set of true atoms.
+
+        It differs from :meth:`holds` in two ways. ``robot_at`` holds of ``at`` alone, because a
+        plan should drive up to an object even where the robot is within 2 m by chance. And a
+        container that is not open counts as closed, because one that stands ajar must be opened.
+
+        Args:
+            at: entity that the robot has driven to; ``None`` for none.
+        """
+        atoms = {Atom("robot_at", (at,))} if at is not None else set()
+        if self.held() == (-1, -1):
+            atoms.add(Atom("not_holding"))
+        for name, info in self.grounding.markers.items():
+            opened = self.joint(name) > OPENED[info.kind]
+            atoms.add(Atom(f"{'opened' if opened else 'closed'}_{info.kind}", (name,)))
+        for index in range(len(self.grounding.targets)):
+            atoms |= self._target_atoms(index)
+        return frozenset(atoms)
+
+    def _target_atoms(self, index: int) -> set[Atom]:
+        label, goal = self.grounding.label(index), self.grounding.goal(index)
+        atoms = {Atom("belongs", (label, goal))}
+        for entity in (label, goal):
+            container = self.container(entity)
+            if container is not None:
+                atoms.add(Atom("in", (entity, container)))
+        if self._holding(label):
+            atoms.add(Atom("holding", (label,)))
+        elif self._object_at(label, goal):
+            atoms.add(Atom("object_at", (label, goal)))
+        return atoms
+
+    def held(self) -> tuple[int, int]:
+        """Return indices of the held object and the held marker, -1 for none."""
+        state = self.sim.state()
+        return int(state.held_object[self.env_id]), int(state.held_marker[self.env_id])
+
+    def held_target(self) -> int | None:
+        """Return the index of the target that the robot holds, ``None`` if it holds none."""
+        held = self.held()[0]
+        for index, target in enumerate(self.grounding.targets):
+            if held >= 0 and target.object_index == held:
+                return index
+        return None
+
+    def joint(self, marker: str) -> float:
+        """Return the joint position of a container, m or rad."""
+        index = self.grounding.markers[self._known(marker, self.grounding.markers)].joint
+        return float(self.sim.state().joint_pos[self.env_id, index])
+
+    def position(self, entity: str) -> np.ndarray:
+        """Return where an entity is now: (3,) float64, m."""
+        state = self.sim.state()
+        if entity in self.grounding.markers:
+            index = self.grounding.markers[entity].marker
+            return np.asarray(state.marker_pos[self.env_id, index], dtype=np.float64)
+        role, index = self.grounding.roles[self._known(entity, self.grounding.roles)]
+        if role == "goal":
+            return np.asarray(self.grounding.targets[index].goal_pos, dtype=np.float64)
+        if role == "start":
+            return self.grounding.start_pos[index]
+        row = self.grounding.targets[index].object_index
+        return np.asarray(state.object_pos[self.env_id, row], dtype=np.float64)
+
+    def distance(self, entity: str) -> float:
+        """Return the planar distance of the robot's base from an entity, m."""
+        base = np.asarray(self.sim.state().base_pose[self.env_id, :2])
+        return float(np.linalg.norm(self.position(entity)[:2] - base))
+
+    def container(self, entity: str) -> str | None:
+        """Return the container that an object or goal is in; a held object is in none."""
+        role, index = self.grounding.roles[self._known(entity, self.grounding.roles)]
+        if role == "goal":
+            return self.grounding.goal_in.get(entity)
+        if role == "object" and self.held()[0] == self.grounding.targets[index].object_index:
+            return None
+        scene, state = self.sim.scene(self.env_id), self.sim.state()
+        position = self.position(entity)
+        for name, info in self.grounding.markers.items():
+            if inside(position, info, scene, state, self.env_id):
+                return name
+        return None
+
+    def _in(self, entity: str, marker: str) -> bool:
+        self._known(marker, self.grounding.markers)
+        return self.container(entity) == marker
+
+    def _holding(self, entity: str) -> bool:
+        role, index = self.grounding.roles[self._known(entity, self.grounding.roles)]
+        held = self.held()[0]
+        return role == "object" and held >= 0 and held == self.grounding.targets[index].object_index
+
+    def _object_at(self, entity: str, goal: str) -> bool:
+        return float(np.linalg.norm(self.position(entity) - self.position(goal))) < OBJECT_AT
+
+    def _belongs(self, entity: str, goal: str) -> bool:
+        return self.grounding.roles[entity][1] == self.grounding.roles[goal][1]
+
+    def _known(self, entity: str, known: object) -> str:
+        names = {**self.grounding.roles, **self.grounding.markers}
+        if entity not in names or entity not in known:  # type: ignore[operator]
+            raise UserError(f"unknown entity '{entity}'{nearest(entity, names)}")
+        return entity
+
+
+def present_problem(
+    base: Problem, world: World, *, at: str | None = None, put_back: int | None = None
+) -> Problem:
+    """Return ``base`` with the present world as its start state.
+
+    Args:
+        base: problem whose objects carry the episode's labels (see :func:`rename`).
+        world: the present.
+        at: entity that the robot has driven to.
+        put_back: index of a target that may also be put back where it lay at reset.
+    """
+    atoms, objects = set(world.state(at)), dict(base.objects)
+    if put_back is not None:
+        label = world.grounding.label(put_back)
+        spot = START_PREFIX + label
+        objects[spot] = "goal_entity_type"
+        atoms.add(Atom("belongs", (label, spot)))
+        container = world.container(spot)
+        if container is not None:
+            atoms.add(Atom("in", (spot, container)))
+    return base.replace(init=atoms, objects=objects)
+
+
+class HabTask:
+    """Stages and success of the benchmark's scenarios, judged on the present world.
+
+    Latching ("ever true", as habitat-lab's stage goals are) and the stop call are evaluation's.
+
+    Args:
+        problem: its ``stages`` and ``goal`` are evaluated; by default the problem of the
+            scenario that the episode names.
+
+    Raises:
+        UserError: (when evaluated) the episode does not fit the problem.
+    """
+
+    def __init__(self, problem: Problem | str | None = None) -> None:
+        self._problem = hab_problem(problem) if isinstance(problem, str) else problem
+        self._cache: tuple[object, Problem, Grounding] | None = None
+
+    def stages(self, sim: Simulator, env_id: int) -> dict[str, bool]:
+        """Return for each stage, in order, whether its goal holds now."""
+        problem, world = self._ground(sim, env_id)
+        return {k: all(world.holds(a) for a in v) for k, v in problem.stages.items()}
+
+    def success(self, sim: Simulator, env_id: int) -> bool:
+        """Return whether every object is at its goal and nothing is held."""
+        problem, world = self._ground(sim, env_id)
+        return all(world.holds(a) for a in problem.goal)
+
+    def _ground(self, sim: Simulator, env_id: int) -> tuple[Problem, World]:
+        episode = sim.episode(env_id)
+        if self._cache is None or self._cache[0] is not episode:
+            base = self._problem or hab_problem(episode.scenario)
+            self._cache = (episode, rename(base, episode), ground_episode(sim, env_id))
+        return self._cache[1], World(sim, env_id, self._cache[2])

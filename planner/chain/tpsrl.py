@@ -1,0 +1,171 @@
+"""TP-SRL: a task planner that chains skills (Szot et al. 2021, section 5; VER, appendix B)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from planner import Problem
+from planner.chain.calls import Step, TpsrlOptions
+from planner.chain.executors import Executor, HabExecutor, ReplanExecutor
+from planner.chain.grounding import hab_problem, rename
+from planner.chain.interface import AgentReport, SkillRecord
+from planner.chain.predicates import World
+from skills.interface import Skill, SkillCall, SkillName, SkillStatus
+from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError, nearest
+from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
+
+EXECUTORS: dict[str, type[HabExecutor] | type[ReplanExecutor]] = {
+    "hab": HabExecutor,
+    "replan": ReplanExecutor,
+}
+ProblemSource = Callable[[Episode], Problem]
+
+
+class TpsrlAgent:
+    """Plans an episode's scenario and carries the plan out with skills.
+
+    Args:
+        skills: makes a skill by name; each is made once and reset for every use.
+        executor: ``"hab"`` for the benchmark's rules, ``"replan"`` to check effects and plan
+            again (:mod:`planner.chain.executors`).
+        problem: problem of an episode, by default that of the scenario it names.
+        options: time limits and retries.
+        name: stored with results.
+
+    Raises:
+        UserError: unknown executor.
+    """
+
+    def __init__(
+        self,
+        skills: Callable[[SkillName], Skill],
+        executor: Literal["hab", "replan"] = "hab",
+        problem: ProblemSource | None = None,
+        options: TpsrlOptions | None = None,
+        name: str = "tpsrl",
+    ) -> None:
+        if executor not in EXECUTORS:
+            raise UserError(f"unknown executor '{executor}'{nearest(executor, EXECUTORS)}")
+        self.name = name
+        self.executor = executor
+        self._make = skills
+        self._source = problem or (lambda episode: hab_problem(episode.scenario))
+        self._options = options or TpsrlOptions()
+        self._skills: dict[SkillName, Skill] = {}
+        self._executor: Executor | None = None
+        self._report = AgentReport()
+        self._running: tuple[Step, SkillRecord, Skill] | None = None
+        self._seed, self._runs = 0, 0
+        self._stopped = False
+
+    def reset(self, sim: Simulator, env_id: int, episode: Episode, seed: int) -> None:
+        """Plan for an episode that the simulator has just been reset to.
+
+        Raises:
+            UserError: its scenario has no planning problem, does not fit it, or has no plan.
+        """
+        problem = rename(self._source(episode), episode)
+        self._report = AgentReport(extra={"executor": self.executor})
+        self._running, self._stopped = None, False
+        self._seed, self._runs = seed, 0
+        world = World(sim, env_id)
+        self._executor = EXECUTORS[self.executor](problem, world, self._report, self._options)
+
+    def act(self, sim: Simulator, env_id: int) -> np.ndarray | None:
+        """Return the next (10,) float64 robot action, or ``None`` to call stop.
+
+        Raises:
+            UserError: called before :meth:`reset`.
+        """
+        if self._executor is None:
+            raise UserError("the agent was not reset; call reset(sim, env_id, episode, seed) first")
+        last = self._ended(sim, env_id)
+        while self._running is None and not self._stopped:
+            step = self._executor.next(last)
+            if step is None:
+                self._stopped = True
+                break
+            self._start(step, sim, env_id)
+            last = self._ended(sim, env_id)
+        if self._running is None:
+            return None
+        _, record, skill = self._running
+        record.steps += 1
+        return skill.act(sim, env_id)
+
+    def wrap_skills(
+        self, wrap: Callable[[Callable[[SkillName], Skill]], Callable[[SkillName], Skill]]
+    ) -> None:
+        """Replace the function that makes skills by ``wrap`` of it; before :meth:`reset`."""
+        self._make, self._skills = wrap(self._make), {}
+
+    def report(self) -> AgentReport:
+        """Return plan, position in it and every skill run so far; the object stays current."""
+        return self._report
+
+    def _start(self, step: Step, sim: Simulator, env_id: int) -> None:
+        skill = Release(step.limit) if step.release else self._skill(step.call.skill)
+        seed = np.random.SeedSequence([self._seed, self._runs]).generate_state(1)[0]
+        self._runs += 1
+        skill.reset(sim, env_id, step.call, int(seed))
+        name = "release" if step.release else step.call.skill
+        record = SkillRecord(skill=name, action=step.text)
+        if name not in ("reset_arm", "wait", "release"):
+            record.policy = "scripted" if skill.privileged else "learned"
+        self._report.skills.append(record)
+        self._running = (step, record, skill)
+
+    def _ended(self, sim: Simulator, env_id: int) -> tuple[Step, SkillRecord] | None:
+        """Return the running step and its record if it has just ended."""
+        if self._running is None or self._executor is None:
+            return None
+        step, record, skill = self._running
+        status = skill.status(sim, env_id)
+        interruption = self._executor.interrupted(step)
+        if status.failed or interruption:
+            record.outcome, record.cause = "failure", interruption or status.reason
+        elif status.done:
+            record.outcome = "done"
+        elif record.steps >= step.limit:
+            record.outcome, record.cause = "timeout", status.reason
+        else:
+            return None
+        self._running = None
+        return step, record
+
+    def _skill(self, name: SkillName) -> Skill:
+        if name not in self._skills:
+            self._skills[name] = self._make(name)
+        return self._skills[name]
+
+
+class Release(Skill):
+    """Lets go of whatever is held, where the robot stands. Part of recovery, not of any plan.
+
+    Args:
+        steps: how long to keep releasing.
+    """
+
+    name: SkillName = "wait"
+    privileged = False
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
+        """See :meth:`Skill.reset`; there is nothing to prepare."""
+
+    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
+        """Return the action that opens the gripper and moves nothing."""
+        self._left -= 1
+        action = np.zeros(ACTION_DIM)
+        action[ACTION_GRIP] = -1.0
+        return action
+
+    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
+        """Done after the given number of steps."""
+        return SkillStatus(done=self._left <= 0)

@@ -1,0 +1,1 @@
+"""What programs move by: views, postures, moves, paths."""

@@ -1,0 +1,1 @@
+"""What shipped weights were made with; learning without it replaces it."""

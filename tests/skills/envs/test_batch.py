@@ -1,0 +1,125 @@
+"""The batched environment: the same episodes as single ones, automatic reset, torch engines."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from skills.envs.batch import BatchSkillEnv
+from skills.envs.single import SkillEnv
+from skills.tasks.state import CAUSE
+from tests.skills.envs.states import to_torch
+from tests.tpsrl.sim.small import episode, simulator
+from tpsrl.episodes.habitat_json import save_episodes
+from tpsrl.episodes.types import EpisodeSet
+from tpsrl.sim.mujoco.engine import MujocoSimulator
+
+
+class TorchSimulator:
+    """MuJoCo's worlds handed over as torch tensors, as an engine on the GPU would."""
+
+    def __init__(self, sim: MujocoSimulator) -> None:
+        self._sim = sim
+
+    def __getattr__(self, name):
+        return getattr(self._sim, name)
+
+    def step(self, actions):
+        assert isinstance(actions, torch.Tensor)
+        self._sim.step(actions.numpy())
+
+    def state(self):
+        return to_torch(self._sim.state())
+
+    def depth(self):
+        return to_torch(self._sim.depth())
+
+
+@pytest.fixture
+def episodes(tmp_path):
+    path = tmp_path / "small.json.gz"
+    save_episodes(
+        path, EpisodeSet((episode("a"), dataclasses.replace(episode("b"), episode_id="e1")))
+    )
+    return path
+
+
+def _actions(env, steps, size):
+    return np.random.default_rng(0).uniform(-1, 1, (steps, env, size))
+
+
+def test_worlds_are_those_of_single_environments(episodes):
+    with simulator(3) as many, simulator(1) as one:
+        batch = BatchSkillEnv("pick", simulator=many, depth=None, episodes=episodes)
+        single = SkillEnv("pick", simulator=one, depth=None, episodes=episodes)
+        actions = _actions(3, 15, 10)
+        seen = [batch.reset(seed=7)[0]]
+        rewards = []
+        for action in actions:
+            observation, reward, *_ = batch.step(action)
+            seen.append(observation)
+            rewards.append(reward)
+        for i in range(3):
+            observation, _ = single.reset(seed=7 + i)
+            for k in range(16):
+                assert all(np.array_equal(seen[k][s][i], observation[s]) for s in observation)
+                if k < 15:
+                    observation, reward, terminated, truncated, _ = single.step(actions[k, i])
+                    assert reward == rewards[k][i]
+                    if terminated or truncated:
+                        observation, _ = single.reset()
+
+
+def test_automatic_reset_keeps_the_last_observation(episodes):
+    with simulator(2) as sim:
+        env = BatchSkillEnv("pointnav", simulator=sim, depth=None, episodes=episodes)
+        env.reset(seed=1)
+        progress = env.worlds.progress.path
+        action = np.array([[1.0, 0.0, -1.0], [0.0, 0.0, 1.0]])
+        observation, reward, terminated, truncated, info = env.step(action)
+        assert terminated.tolist() == [False, True] and not truncated.any()
+        assert info["_final_obs"].tolist() == [False, True]
+        assert info["cause"].tolist() == [0, CAUSE["stop"]] and len(reward) == 2
+        last = info["final_obs"]["pointgoal_with_gps_compass"]
+        now = observation["pointgoal_with_gps_compass"]
+        assert np.array_equal(last[0], now[0]) and not np.array_equal(last[1], now[1])
+        assert env.worlds.progress.steps.tolist() == [1, 0]
+        assert env.worlds.progress.path[1] == 0.0 and progress.tolist() == [0.0, 0.0]
+        assert env.observation_space.contains(observation)
+
+
+@pytest.mark.parametrize("skill", ["pick", "place", "navigate", "open_cab", "pointnav", "explore"])
+def test_a_torch_engine_gives_the_same_numbers(skill, episodes):
+    options = {}
+    if skill == "open_cab":
+        options = {"joint_name": "cabinet/drawer", "marker_name": "pull"}
+    if skill == "navigate":
+        options = {"min_start_distance": 1.5, "holding_probability": 0.5}
+    config = {"depth": None, "episodes": episodes, "options": options}
+    with simulator(2) as a, simulator(2) as b:
+        ours = BatchSkillEnv(skill, simulator=a, **config)
+        theirs = BatchSkillEnv(skill, simulator=TorchSimulator(b), **config)
+        x, _ = ours.reset(seed=3)
+        y, _ = theirs.reset(seed=3)
+        for action in _actions(2, 12, ours.single_action_space.shape[0]):
+            for key in x:
+                assert isinstance(y[key], torch.Tensor)
+                np.testing.assert_allclose(x[key], y[key].numpy(), atol=1e-5)
+            x, r, te, tr, _ = ours.step(action)
+            y, s, ue, ur, _ = theirs.step(torch.as_tensor(action))
+            np.testing.assert_allclose(r, s.numpy(), atol=1e-5)
+            assert te.tolist() == ue.tolist() and tr.tolist() == ur.tolist()
+
+
+def test_a_diverged_world_is_truncated_and_started_again(episodes):
+    with simulator(2) as sim:
+        env = BatchSkillEnv("pick", simulator=sim, depth=None, episodes=episodes)
+        env.reset(seed=1)
+        sim._worlds[1].data.qvel[-1] = 1e9
+        _, reward, terminated, truncated, info = env.step(np.zeros((2, 10)))
+        assert truncated.tolist() == [False, True] and not terminated.any()
+        assert info["cause"][1] == CAUSE["diverged"] and reward[1] == 0.0
+        assert env.worlds.progress.steps.tolist() == [1, 0]

@@ -1,0 +1,144 @@
+"""The comfortable way: how far, which way, and that the reward of Navigate follows it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from skills.envs.single import SkillEnv
+from skills.tasks.course import Course
+from skills.tasks.scan import FAR_REACH, REACH
+from tests.skills.envs.test_environments import shipped
+from tpsrl.errors import UserError
+from tpsrl.robot import fetch
+from tpsrl.sim.door import SceneInfo
+from tpsrl.sim.navigation import GridNavigation
+
+WALL = np.array([[-0.1, -1.0], [0.1, -1.0], [0.1, 1.0], [-0.1, 1.0]])
+GOAL = np.array([2.5, 0.0])
+
+
+def scene(*polygons: np.ndarray) -> SceneInfo:
+    """A room of 6 m by 5 m with furniture."""
+    navigation = GridNavigation(polygons, np.array([[-3.0, -2.5], [3.0, 2.5]]))
+    corners = {"a": np.array([-3.0, -2.5, 0.0]), "b": np.array([3.0, 2.5, 0.0])}
+    return SceneInfo("room", corners, {}, {}, frozenset(), {}, navigation)
+
+
+def test_course_in_the_open_is_the_straight_line():
+    far = Course(scene(), GOAL).look(np.array([-1.5, 0.0]))
+    assert far[0] == pytest.approx(4.0 - 1.1, abs=0.05)
+    assert np.arctan2(far[2], far[1]) == pytest.approx(0.0, abs=0.05)
+
+
+def test_course_leads_around_furniture_and_keeps_clear():
+    course = Course(scene(WALL), GOAL)
+    start = np.array([-1.5, 0.1])
+    assert course.look(start)[0] > 3.5
+    place, trail = start, []
+    while course.look(place)[0] > 0.05 and len(trail) < 200:
+        way = course.look(place)[1:]
+        place = place + 0.05 * way / np.linalg.norm(way)
+        trail.append(place)
+    assert np.linalg.norm(place - GOAL) < 1.3
+    gaps = [np.linalg.norm(np.maximum(np.abs(p) - [0.1, 1.0], 0.0)) for p in trail]
+    assert min(gaps) > fetch.BASE_RADIUS + 0.1
+
+
+def test_navigate_is_rewarded_along_the_course():
+    """A robot that follows the course gains what there is to go and to turn, and then succeeds."""
+    options = {"needs_geodesic": "course", "turn_distance": 100.0, "slack_reward": 0.0}
+    env = SkillEnv("navigate", depth=None, episodes=shipped("rearrange_easy"), options=options)
+    for seed in range(3):
+        env.reset(seed=seed)
+        begun, total, over = dataclasses.replace(env.worlds.progress), 0.0, False
+        while not over:
+            bearing = _bearing(env)
+            distance = float(env.worlds.view.heading[0][0])
+            there = distance < 1.4 and abs(bearing) < 0.2
+            forward = 0.0 if abs(bearing) > 0.4 or there else 1.0
+            turn = np.clip(bearing / fetch.BASE_DELTA_ANGULAR, -1.0, 1.0)
+            _, reward, ended, cut, info = env.step(
+                np.array([forward, turn, 1.0 if there else -1.0])
+            )
+            total, over = total + reward, ended or cut
+        assert info["success"]
+        last = env.worlds.progress
+        gained = begun.distance - last.distance + begun.angle - last.angle
+        assert total == pytest.approx(10.0 + float(gained[0]), abs=0.05)
+    env.close()
+
+
+def test_unknown_distance_is_named():
+    options = {"needs_geodesic": "corse"}
+    with pytest.raises(UserError, match=r"needs_geodesic has no value 'corse'; did you mean"):
+        SkillEnv("navigate", depth=None, episodes=shipped("rearrange_easy"), options=options)
+
+
+def _bearing(env: SkillEnv) -> float:
+    view = env.worlds.view
+    flat, facing = view.heading
+    if flat[0] < env.worlds.task.facing_distance:
+        return float(facing[0])
+    turn = np.arctan2(view.course[0, 2], view.course[0, 1]) - view.state.base_pose[0, 2]
+    return float((turn + np.pi) % (2 * np.pi) - np.pi)
+
+
+def test_gap_tells_where_navigate_succeeds():
+    """Both values are negative exactly where a stop would succeed."""
+    options = {"failed_stop_ends": False}
+    names = ("goal_gap", "goal_to_agent_gps_compass")
+    episodes = shipped("rearrange_easy")
+    env = SkillEnv("navigate", depth=None, episodes=episodes, sensors=names, options=options)
+    inside, outside, stopped = 0, 0, 0
+    for seed in range(6):
+        seen, there = env.reset(seed=seed)[0], False
+        for _ in range(100):
+            distance, right = seen["goal_to_agent_gps_compass"]
+            there = bool((seen["goal_gap"] < 0.0).all())
+            assert there == (distance < 1.5 and abs(right) < 0.261799)
+            inside, outside = inside + there, outside + (not there)
+            turn = np.clip(-right / fetch.BASE_DELTA_ANGULAR, -1.0, 1.0)
+            forward = 1.0 if distance > 1.0 and abs(right) < 0.5 else 0.0
+            seen = env.step(np.array([forward, turn, -1.0]))[0]
+        if there:
+            assert env.step(np.array([0.0, 0.0, 1.0]))[4]["success"]
+            stopped += 1
+    assert inside > 50 and outside > 50 and stopped > 0
+    env.close()
+
+
+def test_motion_is_what_the_base_did():
+    episodes = shipped("rearrange_easy")
+    env = SkillEnv("navigate", depth=None, episodes=episodes, sensors=("base_motion",))
+    assert np.all(env.reset(seed=2)[0]["base_motion"] == 0.0)
+    pose = env.sim.state().base_pose[0].copy()
+    moved = False
+    for action in ([0.5, 0.0, -1.0], [0.0, -0.7, -1.0], *[[1.0, 0.0, -1.0]] * 120):
+        seen = env.step(np.array(action))[0]["base_motion"]
+        now = env.sim.state().base_pose[0].copy()
+        ahead = (now - pose)[:2] @ [np.cos(pose[2]), np.sin(pose[2])]
+        turned = (now[2] - pose[2] + np.pi) % (2 * np.pi) - np.pi
+        wanted = [ahead / fetch.BASE_DELTA_LINEAR, turned / fetch.BASE_DELTA_ANGULAR]
+        assert seen == pytest.approx(wanted, abs=1e-5)
+        moved, pose = moved or ahead > 0.03, now
+    assert moved and abs(seen[0]) < 1e-3  # it has come to a wall or to furniture
+    assert np.all(env.reset(seed=3)[0]["base_motion"] == 0.0)
+    env.close()
+
+
+def test_far_scan_shows_the_same_outlines_from_farther_away():
+    names = ("base_scan", "base_scan_far")
+    episodes = shipped("rearrange_easy")
+    env = SkillEnv("navigate", depth=None, episodes=episodes, sensors=names)
+    alone = SkillEnv("navigate", depth=None, episodes=episodes, sensors=names[:1])
+    farther = 0
+    for seed in range(4):
+        seen = env.reset(seed=seed)[0]
+        assert np.allclose(seen["base_scan"], alone.reset(seed=seed)[0]["base_scan"], atol=1e-6)
+        ranges = FAR_REACH * (1.0 - seen["base_scan_far"])
+        assert np.allclose(np.minimum(ranges, REACH), REACH * (1.0 - seen["base_scan"]), atol=1e-5)
+        farther += int((ranges > REACH).sum())
+    assert farther > 10

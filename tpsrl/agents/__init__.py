@@ -1,1 +1,0 @@
-"""Agents that solve whole scenarios: planner, executor and skills put together."""

@@ -1,0 +1,82 @@
+"""Makes simulators by name: which engine, whose scenes, which interpreter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError, nearest
+from tpsrl.habitat.scenes import Scenes
+from tpsrl.sim.door import Simulator
+
+ENGINES = ("mujoco", "mujoco_server", "habitat")
+"""``mujoco_server`` is MuJoCo in a process of its own, reached as Habitat's is."""
+
+
+def make_simulator(
+    engine: str = "mujoco",
+    depth: int | None = None,
+    scenes: Mapping[str, Any] | None = None,
+    habitat: Mapping[str, Any] | None = None,
+    *,
+    num_envs: int = 1,
+    pool: Mapping[str, int] | None = None,
+) -> Simulator:
+    """Return a simulator.
+
+    Args:
+        engine: one of ``ENGINES``.
+        depth: pixels of the head depth picture, ``None`` for none.
+        scenes: fields of :class:`Scenes`, ``None`` for tpsrl's own apartment.
+        habitat: ``python``, ``robot`` and ``gpu``, for ``engine="habitat"``.
+        num_envs: worlds; engines in a process of their own have one.
+        pool: object type -> bodies that MuJoCo compiles in; ``None`` for as many as the episodes
+            of ``scenes`` need, or a default.
+
+    Raises:
+        UserError: unknown engine, or something that it needs is missing.
+    """
+    if engine not in ENGINES:
+        raise UserError(f"unknown engine '{engine}'{nearest(engine, ENGINES)}")
+    chosen = None if scenes is None else Scenes(**scenes)
+    if engine == "mujoco":
+        return _mujoco(num_envs, depth, chosen, pool)
+    if num_envs != 1:
+        raise UserError(
+            f"sim={engine} has one world in a simulator, and {num_envs} were asked for; make as"
+            " many environments instead"
+        )
+    if engine == "mujoco_server":
+        from tpsrl.habitat.hosted import mujoco_server
+
+        return mujoco_server(f"{__name__}:{make_simulator.__name__}", depth, chosen, pool)
+    from tpsrl.habitat.engine import habitat_simulator
+
+    return habitat_simulator(depth, chosen, **(habitat or {}))
+
+
+def _mujoco(
+    num_envs: int, depth: int | None, scenes: Scenes | None, pool: Mapping[str, int] | None
+) -> Simulator:
+    from tpsrl.sim.mujoco.engine import MujocoSimulator
+
+    if scenes is None:
+        return MujocoSimulator(num_envs, depth=depth, pool=pool)
+    dataset, episodes = scenes.read()
+    return MujocoSimulator(
+        num_envs,
+        depth=depth,
+        pool=object_pool(episodes) if pool is None else pool,
+        apartment=dataset.apartment,
+        types=dataset.types,
+    )
+
+
+def object_pool(episodes: Iterable[Episode]) -> dict[str, int]:
+    """Return the most objects of each type that any of the episodes needs, sorted by type."""
+    pool: Counter[str] = Counter()
+    for episode in episodes:
+        pool |= Counter(item.type for item in episode.objects)
+    return dict(sorted(pool.items()))

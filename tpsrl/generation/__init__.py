@@ -1,0 +1,1 @@
+"""Draws episodes of a scenario and checks them in the engine."""

@@ -1,0 +1,1 @@
+"""Rotations, frames and outlines, for NumPy and torch."""

@@ -1,0 +1,1 @@
+"""Habitat: its data in and out, and its simulator behind the door."""

@@ -1,0 +1,1 @@
+"""Work over many seeds in processes of their own."""

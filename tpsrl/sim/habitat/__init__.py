@@ -1,1 +1,0 @@
-"""Habitat behind the simulator door, usually in an interpreter of its own."""
