@@ -13,6 +13,7 @@ import numpy as np
 from planner import Atom, Domain, Problem, load_domain, load_problem
 from tpsrl.episodes.types import Episode, Target
 from tpsrl.errors import UserError, nearest
+from tpsrl.geometry.rotations import rotate_inverse
 from tpsrl.rooms import CONFIGS
 from tpsrl.sim.door import SceneInfo, SimState, Simulator
 
@@ -172,7 +173,7 @@ def inside(
     else:
         origin = np.asarray(state.link_pos[env_id, marker.joint])
         quat = np.asarray(state.link_quat[env_id, marker.joint])
-    local = _rotate_inverse(np.asarray(quat), position - np.asarray(origin))
+    local = rotate_inverse(np.asarray(quat), position - np.asarray(origin))
     return bool(np.all(local >= box[0]) and np.all(local <= box[1]))
 
 
@@ -206,12 +207,6 @@ def _markers(sim: Simulator) -> dict[str, MarkerInfo]:
             short: Literal["cab", "fridge"] = "cab" if kind == "cab_type" else "fridge"
             found[name] = MarkerInfo(name, short, index, joint, sim.joint_names[joint])
     return found
-
-
-def _rotate_inverse(quat: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    w, axis = quat[0], -quat[1:]
-    turn = 2.0 * np.cross(axis, vector)
-    return vector + w * turn + np.cross(axis, turn)
 
 
 def _folder() -> Path:

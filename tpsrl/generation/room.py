@@ -8,16 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpsrl.generation.prisms import Prism, Solids, prism
+from tpsrl.geometry.rotations import frame, matrix_to_quat
 from tpsrl.robot.fetch import NAVIGATION_HEIGHT
 from tpsrl.scenes.description import Apartment, Furniture, Joint, Link
-from tpsrl.scenes.geometry import (
-    frame,
-    link_footprint,
-    link_frame,
-    matrix_to_quat,
-    receptacle_box,
-    shape_points,
-)
+from tpsrl.scenes.geometry import link_footprint, link_frame, receptacle_box, shape_points
 from tpsrl.sim.door import Navigation, SceneInfo
 
 OPEN = {"slide": 0.45, "hinge": 1.5}
