@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpsrl.config import load
+from tpsrl.episodes.habitat_json import load_episodes
+from tpsrl.episodes.shipped import load_shipped, shipped_scenarios
+from tpsrl.episodes.validate import validate
 from tpsrl.errors import UserError, nearest
+from tpsrl.habitat.export.dataset import export_dataset
+from tpsrl.habitat.load.dataset import load_dataset
+from tpsrl.habitat.load.episodes import load_for_episodes
+from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.objects import object_types
 
 HELP = """Write the apartments as a Habitat scene dataset, or read one and say what is in it.
 
@@ -50,10 +58,6 @@ def run(overrides: list[str]) -> int:
 
 
 def _export(config: ScenesConfig) -> int:
-    from tpsrl.episodes.shipped import load_shipped, shipped_scenarios
-    from tpsrl.habitat.export.dataset import export_dataset
-    from tpsrl.scenes.apartment import load_apartment
-    from tpsrl.scenes.objects import object_types
 
     started = time.monotonic()
     chosen = {}
@@ -74,10 +78,6 @@ def _check(config: ScenesConfig) -> int:
     """Read everything, so that what would fail later is named now."""
     if config.path is None:
         raise UserError("tpsrl scenes check needs path=DIR, the folder of a scene dataset")
-    from tpsrl.episodes.habitat_json import load_episodes
-    from tpsrl.episodes.validate import validate
-    from tpsrl.habitat.load.dataset import load_dataset
-    from tpsrl.habitat.load.episodes import load_for_episodes
 
     episodes = [] if config.data is None else list(load_episodes(config.data))
     if episodes:

@@ -15,6 +15,7 @@ import numpy as np
 
 from tpsrl.geometry.rotations import shortest_rotation, wrap
 from tpsrl.robot import fetch
+from tpsrl.robot.mjcf import add_fetch
 
 _DAMPING = 1e-3
 _MINK_STEPS = 60
@@ -242,7 +243,6 @@ def arm_kinematics() -> ArmKinematics:
 def _arm_model() -> mujoco.MjModel:
     """Compile the robot alone, without shapes: joints and frames are all that is needed."""
     # Imported here: the engine package is otherwise not needed to know where the arm is.
-    from tpsrl.robot.mjcf import add_fetch
 
     spec = mujoco.MjSpec()
     add_fetch(spec)
