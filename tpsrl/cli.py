@@ -129,7 +129,10 @@ def _import(name: str) -> ModuleType:
         raise UserError(f"unknown command '{name}'{nearest(name, known)}")
     room = known[name].partition(".")[0]
     if (ROOT / room / "__init__.py").exists():
-        require(room)
+        try:
+            require(room)
+        except ImportError as error:
+            raise UserError(str(error)) from error
     return importlib.import_module(known[name])
 
 
