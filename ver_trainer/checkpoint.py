@@ -14,6 +14,7 @@ import pickle
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -274,47 +275,61 @@ class CheckpointManager:
         """
         final = self.folder / f"update_{update:09d}"
         temporary = self.folder / f".tmp_{final.name}"
-        with _all_or_none(group):
-            if group.is_first:
-                self._make_room(temporary)
-        digest = b""
-        with _all_or_none(group):
-            digest = write_hashed(temporary / f"state.{group.rank}.pt", _state_bytes(state))
-        digests = group.gather_array(np.frombuffer(digest, np.uint8).astype(np.float64))
-        with _all_or_none(group):
-            if group.is_first:
-                files = {f"state.{i}.pt": bytes(map(int, row)) for i, row in enumerate(digests)}
-                data = _weights_bytes(weights, header)
-                files["weights.safetensors"] = write_hashed(temporary / "weights.safetensors", data)
-                meta = {"format": FORMAT, "update": update, "score": score, "best_by": by, **meta}
-                is_best = score is not None and score > self.best_score(by)
-                self._publish(temporary, final, files, meta)
-                if is_best:
-                    entry = {"name": final.name, "score": score, "by": by}
-                    write_json(self.folder / "best.json", entry)
-                self._prune()
+        with self._new_folder(temporary, group):
+            digest = b""
+            with _all_or_none(group):
+                digest = write_hashed(temporary / f"state.{group.rank}.pt", _state_bytes(state))
+            digests = group.gather_array(np.frombuffer(digest, np.uint8).astype(np.float64))
+            with _all_or_none(group):
+                if group.is_first:
+                    states = {
+                        f"state.{i}.pt": bytes(map(int, row)) for i, row in enumerate(digests)
+                    }
+                    measured = {"score": score, "best_by": by}
+                    meta = {"format": FORMAT, "update": update, **measured, **meta}
+                    self._finish(temporary, final, _weights_bytes(weights, header), meta, states)
         return final
 
-    def _make_room(self, temporary: Path) -> None:
-        with writing(temporary):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for old in self.folder.glob(".tmp_*"):
-                shutil.rmtree(old)
-            temporary.mkdir()
+    @contextmanager
+    def _new_folder(self, temporary: Path, group: Group) -> Iterator[None]:
+        with _all_or_none(group):
+            if group.is_first:
+                with writing(temporary):
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    for old in self.folder.glob(".tmp_*"):
+                        shutil.rmtree(old)
+                    temporary.mkdir()
+        try:
+            yield
+        except BaseException:
+            if group.is_first:  # half a checkpoint keeps a full disk full
+                shutil.rmtree(temporary, ignore_errors=True)
+            raise
 
-    def _publish(
-        self, temporary: Path, final: Path, files: dict[str, bytes], meta: dict[str, Any]
+    def _finish(
+        self,
+        temporary: Path,
+        final: Path,
+        weights: bytes,
+        meta: dict[str, Any],
+        digests: dict[str, bytes],
     ) -> None:
-        data = (json.dumps(meta, indent=2) + "\n").encode()
-        files["meta.json"] = write_hashed(temporary / "meta.json", data)
-        lines = [f"{digest.hex()}  {name}\n" for name, digest in sorted(files.items())]
+        summary = (json.dumps(meta, indent=2) + "\n").encode()
+        for name, data in (("weights.safetensors", weights), ("meta.json", summary)):
+            digests[name] = write_hashed(temporary / name, data)
+        lines = [f"{digest.hex()}  {name}\n" for name, digest in sorted(digests.items())]
         write_hashed(temporary / SUMS, "".join(lines).encode())
+        score, by = meta["score"], meta["best_by"]
+        is_best = score is not None and score > self.best_score(by)
         with writing(final):
             sync(temporary)
             if final.exists():
                 final.rename(temporary.with_name(f".tmp_old_{final.name}"))
             temporary.rename(final)
             sync(self.folder)
+        if is_best:
+            write_json(self.folder / "best.json", {"name": final.name, "score": score, "by": by})
+        self._prune()
 
     def _prune(self) -> None:
         best = self.best()
@@ -333,7 +348,9 @@ class CheckpointManager:
         """
         file = path / f"state.{rank}.pt"
         try:
-            state = unpack_state(torch.load(file, weights_only=True, map_location="cpu"))
+            with warnings.catch_warnings():  # torch's advice on files that are not ours
+                warnings.simplefilter("ignore")
+                state = unpack_state(torch.load(file, weights_only=True, map_location="cpu"))
         except FileNotFoundError:
             if not list(path.glob("state.*.pt")):
                 raise DamagedError(f"'{file}' is missing") from None

@@ -233,31 +233,28 @@ def export_policy(source: str | Path | Policy, path: str | Path) -> Path:
     policy = policy.cpu().eval()
     path = Path(path)
     module, inputs = InferencePolicy(policy).eval(), example_inputs(policy)
-    buffer = io.BytesIO()  # through memory: torch does not say which file could not be written
     if path.suffix == ".pt":
+        buffer = io.BytesIO()  # through memory: torch does not say which file it could not write
         with torch.no_grad():
             torch.jit.save(torch.jit.trace(module, inputs, check_trace=False), buffer)
-        return _write(path, buffer)
+        with replacing(path) as temporary:
+            temporary.write_bytes(buffer.getbuffer())
+        return path
     if path.suffix != ".onnx":
         raise ConfigError(f"cannot export to '{path.name}': use a name ending in .pt or .onnx")
     names = [*module.names, "state"]
     axes = {name: {0: "n"} for name in [*names, "action", "next_state"]}
     try:
-        torch.onnx.export(
-            module,
-            inputs,
-            buffer,
-            input_names=names,
-            output_names=["action", "next_state"],
-            dynamic_axes=axes,
-            dynamo=False,
-        )
+        with replacing(path) as temporary:
+            torch.onnx.export(
+                module,
+                inputs,
+                str(temporary),
+                input_names=names,
+                output_names=["action", "next_state"],
+                dynamic_axes=axes,
+                dynamo=False,
+            )
     except ModuleNotFoundError as error:
         raise ConfigError(f"export to ONNX needs a package: pip install {error.name}") from None
-    return _write(path, buffer)
-
-
-def _write(path: Path, buffer: io.BytesIO) -> Path:
-    with replacing(path) as temporary:
-        temporary.write_bytes(buffer.getbuffer())
     return path

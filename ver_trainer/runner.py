@@ -286,9 +286,10 @@ class Runner:
         self.fault_count += len(stats.faults)
         for fault in stats.faults:
             lines = fault.detail.strip().splitlines()
+            detail = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
             self.logger.message(
                 f"{fault.who} replaced ({fault.kind}, {self.fault_count} so far, "
-                f"{self.config.collect.max_faults} allowed): {lines[0]} {lines[-1]}"
+                f"{self.config.collect.max_faults} allowed): {detail}"
             )
 
     def _record(
