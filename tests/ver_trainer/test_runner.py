@@ -292,7 +292,7 @@ def test_evaluation_and_video_during_training(tmp_path: Path) -> None:
     records = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     evaluations = [r for r in records if "eval/return" in r]
     assert len(evaluations) == 2 and "eval/success" in evaluations[0]
-    assert list((tmp_path / "videos").rglob("*.mp4"))
+    assert len(list((tmp_path / "videos").rglob("*.mp4"))) == 4  # each environment's own
 
 
 def test_pretrained_weights_start_the_run(tmp_path: Path) -> None:

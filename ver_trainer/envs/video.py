@@ -13,16 +13,21 @@ from ver_trainer.files import replacing, writing
 
 
 class VideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
-    """Writes the first ``episodes`` episodes to ``folder/episode_N.mp4``."""
+    """Writes the first ``episodes`` episodes to ``folder/episode_SEED.mp4``.
+
+    By seed, since the environments of one evaluation share the folder.
+    """
 
     def __init__(self, env: gym.Env[Any, Any], folder: str, episodes: int = 1) -> None:
         super().__init__(env)
         self._folder, self._left = Path(folder), episodes
-        self._number, self._frames = 0, []  # type: ignore[var-annotated]
+        self._seed: int | None = None
+        self._frames: list[Any] = []
 
     def reset(self, **kwargs: Any) -> Any:
         """Resets and writes the episode before."""
         self._write()
+        self._seed = kwargs.get("seed")
         result = self.env.reset(**kwargs)
         self._grab()
         return result
@@ -51,7 +56,7 @@ class VideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
         except ModuleNotFoundError:
             raise TrainerError("videos need imageio: pip install 'imageio[ffmpeg]'") from None
         fps = self.env.metadata.get("render_fps", 30)
-        path = self._folder / f"episode_{self._number}.mp4"
+        path = self._folder / f"episode_{self._seed}.mp4"
         with writing(path):
             self._folder.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
@@ -61,7 +66,7 @@ class VideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
                     f"the video '{path}' could not be written to its end: see ffmpeg's message "
                     "above (is the disk full?), then run the same command again"
                 )
-        self._number, self._left, self._frames = self._number + 1, self._left - 1, []
+        self._left, self._frames = self._left - 1, []
 
 
 def _is_whole(path: Path) -> bool:
