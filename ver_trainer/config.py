@@ -5,7 +5,9 @@ An unknown key or value is refused by name with the nearest valid one; see :func
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -29,7 +31,7 @@ CHOICES = {
     "net.activation": ("tanh", "relu", "elu"),
     "optim.name": ("adam", "lamb"),
     "optim.schedule": ("cosine", "linear", "constant"),
-    "log.best_by": ("return", "eval"),
+    "log.best_by": ("auto", "return", "eval"),
 }
 
 
@@ -136,7 +138,7 @@ class LogConfig:
     progress: bool = True
     checkpoint_interval: int = 50  # updates
     keep_checkpoints: int = 3
-    best_by: str = "return"
+    best_by: str = "auto"  # auto: eval where there is evaluation, else return
     eval_interval: int = 0  # updates; 0: no evaluation during training
     eval_episodes: int = 10
     eval_video: bool = False
@@ -204,18 +206,21 @@ def load_config(overrides: Iterable[str] = (), **values: Any) -> TrainConfig:
     files, pairs = _split(overrides)
     pairs += [(key, value) for key, value in values.items()]
     config = OmegaConf.structured(TrainConfig)
+    where = ""
     try:
         for path in files:
+            where = path.name
             loaded = _read(path)
             _check_keys(OmegaConf.to_container(loaded), path.name)
             config = OmegaConf.merge(config, loaded)
         for key, value in pairs:
+            where = key
             _check_key(key)
             OmegaConf.update(config, key, value, merge=True)
         result = OmegaConf.to_object(config)
-    except OmegaConfBaseException as error:
+    except (OmegaConfBaseException, OverflowError) as error:
         reason = str(error).splitlines()[0]
-        where = getattr(error, "full_key", None)
+        where = getattr(error, "full_key", None) or where
         raise ConfigError(f"the value of '{where}' does not fit: {reason}") from error
     assert isinstance(result, TrainConfig)
     validate(result)
@@ -302,6 +307,7 @@ def validate(config: TrainConfig) -> None:
             close = difflib.get_close_matches(str(value), options, n=1, cutoff=0.4)
             hint = f"did you mean '{close[0]}'?" if close else f"use one of {', '.join(options)}"
             raise ConfigError(f"'{value}' is not a valid value of '{key}'; {hint}")
+    _refuse_not_finite(dataclasses.asdict(config))
     for key in POSITIVE:
         if get(config, key) <= 0:
             raise ConfigError(f"'{key}' is {get(config, key)}: it must be greater than 0")
@@ -312,6 +318,15 @@ def validate(config: TrainConfig) -> None:
         if not low < get(config, key) < high:
             raise ConfigError(f"'{key}' is {get(config, key)}: it must be between {low} and {high}")
     _validate_together(config)
+
+
+def _refuse_not_finite(tree: Any, where: str = "") -> None:
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        name = f"{where}.{key}" if where else str(key)
+        if isinstance(value, (dict, list, tuple)):
+            _refuse_not_finite(value, name)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"'{name}' is {value}: it must be a finite number")
 
 
 def validate_pretrained(config: TrainConfig) -> None:

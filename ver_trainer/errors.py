@@ -23,6 +23,14 @@ class CheckpointError(TrainerError):
     """A checkpoint that is missing, damaged or made for another configuration."""
 
 
+class DamagedError(CheckpointError):
+    """A checkpoint whose files are not what was written; an older one may be sound."""
+
+
+class StorageError(TrainerError):
+    """A file or folder that cannot be written, or that another process holds."""
+
+
 class WorkerFailure(TrainerError):  # noqa: N818 - names what happened, like KeyboardInterrupt
     """An environment failed more often than ``collect.max_faults`` allows.
 

@@ -8,7 +8,7 @@ import pytest
 
 from skills.commands import train as command
 from tpsrl.errors import UserError
-from ver_trainer.config import known_keys, load_config
+from ver_trainer.config import TrainConfig, get, known_keys, load_config
 from ver_trainer.errors import ConfigError
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"))
@@ -61,6 +61,23 @@ def test_files_overrides_and_keywords(tmp_path: Path) -> None:
         load_config([f"config={file}"])
 
 
+@pytest.mark.parametrize("key", known_keys())
+def test_no_number_is_infinite(key: str) -> None:
+    values = [".nan", ".inf", "-.inf", "nan", "1e999"]
+    default = get(TrainConfig(), key)
+    if isinstance(default, float):
+        values.append("1" + "0" * 400)  # no float at all
+    for value in values if isinstance(default, (int, float)) else []:
+        with pytest.raises(ConfigError, match=rf"'{key}'"):
+            load_config([f"{key}={value}"])
+
+
+def test_numbers_of_the_environment_and_of_lists_are_finite_too() -> None:
+    for text, name in (("env_args.a.b=[1,.nan]", "env_args.a.b.1"), ("net.mlp=[.inf]", "net.mlp")):
+        with pytest.raises(ConfigError, match=rf"'{name}"):
+            load_config([text])
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_shipped_configurations_load(path: Path) -> None:
     load_config([f"config={path}"])
@@ -82,8 +99,8 @@ def test_every_choice_is_a_key() -> None:
     assert set(CHOICES) | set(FREE_ON_RESUME) <= set(known_keys())
 
 
-def test_the_command_reports_bad_input_as_user_error() -> None:
+def test_the_command_reports_bad_input_as_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'scheme'"):
         command.run(["schem=ver"])
     with pytest.raises(UserError, match="Nowhere"):
-        command.run(["env=Nowhere-v3", "out=/nonexistent/never"])
+        command.run(["env=Nowhere-v3", f"out={tmp_path / 'never'}"])
