@@ -198,7 +198,7 @@ def load_scenario(name: str) -> Scenario:
 def _reason(error: OmegaConfBaseException) -> str:
     known = [f.name for f in fields(error.object_type)] if is_dataclass(error.object_type) else []
     if known and error.key not in known:
-        place = error.full_key.rpartition(".")[0]
+        place = str(error.full_key).rpartition(".")[0]
         where = f" in '{place}'" if place else ""
         return f"unknown key '{error.key}'{where}{nearest(str(error.key), known)}"
     return f"key '{error.full_key}': {str(error).splitlines()[0]}"
@@ -322,4 +322,3 @@ def split_layouts(names: list[str], split: str) -> list[str]:
     if split not in SPLIT_LAYOUTS:
         raise UserError(f"unknown split '{split}'{nearest(split, SPLIT_LAYOUTS)}")
     return sorted(n for n in names if n.split("_")[0] in SPLIT_LAYOUTS[split])
-
