@@ -66,8 +66,8 @@ def _problem(path: str, changed: int) -> Problem:
     rules = load_scenario(path)
     if not rules.to_solve():
         raise UserError(
-            f"scenario '{rules.name}' has no goals, so there is nothing to plan; give {path} goals:"
-            f" or take one of {', '.join(scenarios())}"
+            f"{path} has no 'goals', so there is nothing to plan; of those that ship,"
+            f" {', '.join(scenarios())} have some"
         )
     try:
         problem = load_problem(_described(rules), hab_domain())

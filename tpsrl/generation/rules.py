@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import MISSING, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from yaml import YAMLError
 
 from tpsrl.errors import UserError, nearest
@@ -201,6 +201,8 @@ def _reason(error: OmegaConfBaseException) -> str:
         place = str(error.full_key).rpartition(".")[0]
         where = f" in '{place}'" if place else ""
         return f"unknown key '{error.key}'{where}{nearest(str(error.key), known)}"
+    if isinstance(error, MissingMandatoryValue):
+        return f"key '{error.full_key}' is missing"
     return f"key '{error.full_key}': {str(error).splitlines()[0]}"
 
 
@@ -288,8 +290,9 @@ def _check_containers(
         for label, goal in scenario.goals.items():
             if place in goal.receptacles and kind == "slide":
                 raise UserError(
-                    f"{where}: goals.{label}.receptacles: a goal in the closed drawer '{place}'"
-                    f" cannot be reached, for no step of a plan opens it first; {advice}"
+                    f"{where}: goals.{label}.receptacles: '{place}' is in a drawer that starts"
+                    " closed, and a step that opens it would leave the goal behind in the closed"
+                    f" drawer's place; {advice}"
                 )
             starts = scenario.samplers[goal.sampler].receptacles
             if place in (*starts, *goal.receptacles) and joint not in handles:

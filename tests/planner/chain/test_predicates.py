@@ -139,7 +139,7 @@ def test_bad_input_is_one_sentence():
     sim = ToySim(set_table())
     with pytest.raises(UserError, match=r"unknown scenario 'set_tabel', .*; did you mean 'set_t"):
         hab_problem("set_tabel")
-    with pytest.raises(UserError, match="'in_drawer' has no goals, so there is nothing to plan"):
+    with pytest.raises(UserError, match=r"in_drawer.yaml has no 'goals', so there is nothing"):
         hab_problem("in_drawer")
     with pytest.raises(UserError, match="episode 7 has 2 targets, but tidy_house is about 5"):
         HabTask("tidy_house").success(sim, 0)
