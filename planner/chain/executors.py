@@ -282,7 +282,7 @@ class ReplanExecutor:
         grounding, options = self._world.grounding, self._options
 
         def target(atom: Atom) -> int | None:
-            return grounding.roles[atom.args[0]][1] if atom.args else None
+            return next((grounding.roles[a][1] for a in atom.args if a in grounding.roles), None)
 
         kept, given_up = [], set()
         for position, atom in enumerate(self._base.goal):

@@ -15,7 +15,7 @@ samplers:
   can: {objects: [005_tomato_soup_can], receptacles: [counter_left, counter_right]}
 goals:
   can: {sampler: can, receptacles: [fridge_middle], region_ratio: {fridge_middle: 0.5}}
-max_steps: 1200
+max_steps: 1500
 """
 CLOSED = """
 problem:
@@ -33,22 +33,25 @@ def mine(tmp_path, monkeypatch):
 
 
 def test_one_file_is_enough(mine, capsys):
+    mine.write_text(MINE + CLOSED)
     assert main(["plan", "scenario=into_fridge.yaml"]) == 0
-    assert "open_fridge(fridge_push_point" in capsys.readouterr().out
+    plan = capsys.readouterr().out
+    assert "open_fridge(fridge_push_point" in plan and "close_fridge(fridge_push_point" in plan
     words = ["eval", "scenario=into_fridge.yaml", "executor=replan", "workers=1", "out=run"]
     assert main([*words, "episodes=1"]) == 0
     summary = json.loads((mine.parent / "run" / "summary.json").read_text())
-    assert summary["success"]["mean"] == 1.0 and summary["config"]["max_steps"] == 1200
+    assert summary["success"]["mean"] == 1.0 and summary["config"]["max_steps"] == 1500
     config = summary["config"]
+    assert list(summary["stages"]) == ["away"]
     assert config["scenario"] == "into_fridge" and config["scenario_file"] == str(mine)
     (made,) = (mine.parent / "outputs" / "episodes").glob("*.json.gz")
     assert made.name == f"into_fridge_{config['scenario_digest']}_val.json.gz"
     assert [e.scenario for e in load_episodes(made)] == ["into_fridge"]
-    mine.write_text(MINE.replace("1200", "1300"))
+    mine.write_text(MINE.replace("1500", "1600"))
     capsys.readouterr()
     assert main([*words, "episodes=1"]) == 2
-    assert "holds a run with max_steps=1200" in capsys.readouterr().err
-    assert main([*words, "episodes=1", "max_steps=1200"]) == 2
+    assert "holds a run with max_steps=1500" in capsys.readouterr().err
+    assert main([*words, "episodes=1", "max_steps=1500"]) == 2
     assert f"scenario_digest={config['scenario_digest']}, this" in capsys.readouterr().err
 
 
