@@ -249,10 +249,11 @@ def _names(
 
 
 def _check_numbers(scenario: Scenario, joints: Mapping[str, Joint], where: str) -> None:
-    for group in ("samplers", "goals"):
-        for name, rules in getattr(scenario, group).items():
-            if rules.count < 1:
-                raise UserError(f"{where}: {group}.{name}.count={rules.count} must be at least 1")
+    counts = [(f"samplers.{k}.count", s.count, 0) for k, s in scenario.samplers.items()]
+    counts += [(f"goals.{k}.count", g.count, 1) for k, g in scenario.goals.items()]
+    for key, count, low in [*counts, ("max_steps", scenario.max_steps, 1)]:
+        if count < low:
+            raise UserError(f"{where}: {key}={count} must be at least {low}")
     wanted = Counter(goal.sampler for _, goal in scenario.targets())
     for label, goal in scenario.goals.items():
         sampler = scenario.samplers[goal.sampler]
@@ -263,11 +264,11 @@ def _check_numbers(scenario: Scenario, joints: Mapping[str, Joint], where: str) 
             )
     for key in ("joints", "open_if_used"):
         for name, value in getattr(scenario, key).items():
-            low, high = joints[name].lower, joints[name].upper
-            if not low <= value <= high:
+            joint = joints[name]
+            if not joint.lower <= value <= joint.upper:
                 raise UserError(
-                    f"{where}: {key}.{name}={value:g} is outside the joint's range {low:g} to"
-                    f" {high:g}"
+                    f"{where}: {key}.{name}={value:g} is outside the joint's range"
+                    f" {joint.lower:g} to {joint.upper:g}"
                 )
 
 
