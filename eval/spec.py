@@ -103,7 +103,7 @@ def evaluation_spec(
     """
     rules = to_solve(scenario)
     steps = rules.max_steps if max_steps is None else max_steps
-    scenario = rules.file or rules.name  # workers may run elsewhere
+    scenario = rules.file or rules.name  # a relative path is another file for workers elsewhere
     described: dict[str, Any] = {"scenario": rules.name, **rules.origin()}
     described |= {"agent": agent, "executor": executor}
     described |= {"engine": engine, "max_steps": steps, "seed": seed, **(config or {})}

@@ -9,7 +9,6 @@ from typing import Any
 
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
-from tpsrl.generation.rules import find_scenario
 from tpsrl.habitat.load.dataset import Dataset
 from tpsrl.habitat.load.episodes import read_scene_data
 from tpsrl.habitat.load.files import download_command
@@ -70,7 +69,7 @@ def choose_scenes(
     """Return the scenes that ``data=`` and ``path=`` ask for, ``None`` for tpsrl's own.
 
     Raises:
-        UserError: ``data=replica_cad`` without ``path``, or no such scenario.
+        UserError: ``data=replica_cad`` without ``path``.
     """
     benchmark = data is not None and str(data) == REPLICA_CAD
     if path is None:
@@ -82,7 +81,8 @@ def choose_scenes(
             )
         return None
     file = None if data is None or benchmark else str(data.resolve())
-    return Scenes(str(path.resolve()), find_scenario(scenario).stem, split, file, count)
+    name = Path(scenario).stem  # scenario= may be a file, and the dataset may have names of its own
+    return Scenes(str(path.resolve()), name, split, file, count)
 
 
 def habitat_options(config: HabitatConfig, gpu: int) -> dict[str, Any]:
