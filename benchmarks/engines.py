@@ -249,9 +249,10 @@ def _play(
     On MuJoCo and Habitat; without Habitat, on every engine. Each episode is printed when it ends.
     """
     from eval.episode import EpisodeRecord, run_episode
-    from planner.chain.catalog import MAX_STEPS
     from planner.chain.make import make_agent, make_task
+    from tpsrl.generation.rules import load_scenario
 
+    max_steps = load_scenario(config.scenario).max_steps
     names = [REFERENCE, "habitat"] if "habitat" in sims else list(sims)
     out: dict[str, list[dict[str, Any]]] = {name: [] for name in names if config.agent}
     count = min(config.agent, len(played[REFERENCE]))
@@ -267,7 +268,7 @@ def _play(
                     index, episode.episode_id, "", config.scenario, episode.layout, index
                 ),
                 episode,
-                MAX_STEPS[config.scenario],
+                max_steps,
             )
             out[name].append({"success": record.success, "steps": record.steps})
             failed = [f"{s['skill']}: {s['cause']}" for s in record.skills if s["cause"]]

@@ -29,12 +29,13 @@ def collect(config: Config) -> dict[str, list[float]]:
     """Return the force of every control step of successful episodes, by running skill, N."""
     from rich.progress import track
 
-    from planner.chain.catalog import MAX_STEPS
     from planner.chain.make import make_agent
     from planner.chain.make import make_task as task_of
     from tpsrl.engines import make_simulator
+    from tpsrl.generation.rules import load_scenario
     from tpsrl.provide import load_scenario_episodes
 
+    max_steps = load_scenario(config.scenario).max_steps
     episodes = load_scenario_episodes(config.scenario, config.split, count=config.episodes)
     agent = make_agent("scripted", config.executor, config.scenario)
     forces: dict[str, list[float]] = defaultdict(list)
@@ -43,7 +44,7 @@ def collect(config: Config) -> dict[str, list[float]]:
             sim.reset([episode], [seed])
             agent.reset(sim, 0, episode, seed)
             rows: list[tuple[str, float]] = []
-            for _ in range(MAX_STEPS[config.scenario]):
+            for _ in range(max_steps):
                 action = agent.act(sim, 0)
                 if action is None:
                     break

@@ -95,16 +95,17 @@ def plan_runs(config: Config) -> list[dict[str, Any]]:
     Raises:
         UserError: an unknown name, or an agent whose weights are missing.
     """
-    from planner.chain.catalog import AGENTS, SCENARIOS, policies_of
+    from planner.chain.catalog import AGENTS, policies_of
+    from planner.chain.problems import to_solve
     from planner.chain.tpsrl import EXECUTORS
 
     agents = _chosen(config.agents, AGENTS, "agents")
     executors = _chosen(config.executors, EXECUTORS, "executors")
-    scenarios = _chosen(config.scenarios, SCENARIOS, "scenarios")
+    scenarios = {w: to_solve(w).name for w in config.scenarios.replace(" ", "").split(",")}
     runs = []
     for agent, executor, scenario in itertools.product(agents, executors, scenarios):
         policies_of(agent, scenario, config.weights)
-        name = f"{scenario}_{config.split}_{agent}"
+        name = f"{scenarios[scenario]}_{config.split}_{agent}"
         if agent == "monolithic":  # there is no plan that an executor could carry out
             if executor != executors[0]:
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.chain.interface import Agent, AgentReport, Task
+from planner.chain.interface import Agent, AgentReport, EpisodeMeasure
 from tpsrl.episodes.types import Episode
 from tpsrl.sim.door import SimState, Simulator
 
@@ -133,7 +133,7 @@ Observer = Callable[[Simulator, Agent, int], None]
 def run_episode(
     sim: Simulator,
     agent: Agent,
-    task: Task,
+    task: EpisodeMeasure,
     record: EpisodeRecord,
     episode: Episode,
     max_steps: int,

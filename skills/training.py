@@ -106,7 +106,8 @@ def _provide_episodes(own: SkillTraining, config: TrainConfig) -> None:
     learned = ("train", "wide")
     if config.env_args.get("path") is not None or (given is None and split not in learned):
         return
-    scenario = make_task(own.skill).scenario
+    options = config.env_args.get("options") or {}
+    scenario = str(options.get("scenario") or make_task(own.skill).scenario)
     if given is not None:
         for file in given if isinstance(given, list | tuple) else [given]:
             if not Path(str(file)).exists():
@@ -118,11 +119,11 @@ def _provide_episodes(own: SkillTraining, config: TrainConfig) -> None:
     from tpsrl.generation.parallel import generate
     from tpsrl.generation.rules import load_scenario
 
-    count = own.train_episodes
-    path = Path(config.out).parent / "episodes" / f"{scenario}_{split}_{count}.json.gz"
+    rules, count = load_scenario(scenario), own.train_episodes
+    path = Path(config.out).parent / "episodes" / f"{rules.stem()}_{split}_{count}.json.gz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        generate(load_scenario(scenario), split, count, 0, path, all_cores())
+        generate(rules, split, count, 0, path, all_cores())
     config.env_args["episodes"] = str(path)
 
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tpsrl.engines import ENGINES
-from tpsrl.generation.rules import SPLITS
+from tpsrl.generation.rules import SPLITS, scenario_names
 
 Option = Mapping[str, Any]
 
+SCENARIO: Option = {"help": f"{', '.join(scenario_names())}, or FILE.yaml (docs/episodes.md)"}
 SPLIT: Option = {"help": "whose layouts", "choices": list(SPLITS)}
 DATA: Option = {
     "help": "Habitat episode file to use instead of the split's; replica_cad with path="

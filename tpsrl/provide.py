@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 from tpsrl.episodes.habitat_json import load_episodes
@@ -10,10 +11,13 @@ from tpsrl.episodes.types import Episode
 from tpsrl.episodes.validate import validate
 from tpsrl.errors import UserError
 from tpsrl.generation.parallel import generate
-from tpsrl.generation.rules import load_scenario
+from tpsrl.generation.rules import Scenario, load_scenario
 from tpsrl.habitat.scenes import Scenes
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.objects import object_types
+
+GENERATED = Path("outputs/episodes")
+"""Where sets that were made because none ship are kept for the next command."""
 
 
 def load_scenario_episodes(
@@ -21,43 +25,59 @@ def load_scenario_episodes(
     split: str = "val",
     data: Path | None = None,
     count: int | None = None,
-    cache: Path | None = None,
     workers: int = 1,
     scenes: Scenes | None = None,
+    least: int = 100,
 ) -> tuple[Episode, ...]:
     """Return the first episodes of a file, of the shipped set, or of a newly generated one.
 
     Args:
-        scenario: one of ``SCENARIOS``.
+        scenario: name of one that ships, or the path of a YAML file.
         split: one of ``SPLITS``; unused with ``data``.
         data: Habitat episode file of one's own.
         count: how many; ``None`` for all there are.
-        cache: file to generate episodes into when the shipped set is too small.
         workers: processes that generate.
         scenes: of a Habitat dataset; its episodes are taken and ``data`` is not looked at.
+        least: how many to generate where none ship and ``count`` is ``None``.
 
     Raises:
         UserError: unreadable file, episodes of another scenario, or fewer than ``count``.
     """
     if scenes is not None:
         return _of_dataset(scenes, count)
-    source = data or shipped_file(scenario, split)
-    episodes = load_episodes(source).episodes if data or source.exists() else ()
-    _check_scenario(scenario, episodes, source)
+    rules = load_scenario(scenario)
+    source = data or shipped_file(rules.name, split)
+    ships = not rules.file and source.exists()
+    episodes = load_episodes(source).episodes if data or ships else ()
+    if data is None and len(episodes) < (count or 1):
+        count = count or least
+        source = generated_file(rules, split, count, workers)
+        episodes = load_episodes(source).episodes
+    _check_scenario(rules.name, episodes, source)
     if data is not None:
         _check_playable(episodes[:count], source)
-    if data is None and len(episodes) < (count or 1):
-        if cache is None:
-            raise UserError(
-                f"only {len(episodes)} {split} episodes of {scenario} ship with tpsrl; make more "
-                f"with 'tpsrl episodes scenario={scenario} split={split} n={count or 100} "
-                "out=FILE.json.gz' and give data=FILE.json.gz"
-            )
-        episodes = _generated(scenario, split, count or 100, cache, workers)
-        source = cache
     if count is not None and len(episodes) < count:
         raise UserError(f"{source} holds {len(episodes)} episodes; {count} were asked for")
     return tuple(episodes[:count])
+
+
+def generated_file(
+    rules: Scenario, split: str, count: int, workers: int, folder: Path = GENERATED
+) -> Path:
+    """Return a file with at least ``count`` episodes, made now if there is none.
+
+    Its name has the digest of a user's scenario, so that a changed one gets episodes of its own.
+
+    Raises:
+        UserError: the file cannot be written, or an episode cannot be made.
+    """
+    file = folder / f"{rules.stem()}_{split}.json.gz"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / f".{file.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another command may want the same
+        if not file.exists() or len(load_episodes(file)) < count:
+            generate(rules, split, count, 0, file, workers)
+    return file
 
 
 def _of_dataset(scenes: Scenes, count: int | None) -> tuple[Episode, ...]:
@@ -101,16 +121,3 @@ def _check_playable(episodes: tuple[Episode, ...], source: Path) -> None:
             validate(episode, apartment, types)
         except UserError as error:
             raise UserError(f"{source}: {error}") from error
-
-
-def _generated(
-    scenario: str, split: str, count: int, cache: Path, workers: int
-) -> tuple[Episode, ...]:
-    """Read a generated set, making it (or its missing rest) first."""
-    if cache.exists():
-        episodes = load_episodes(cache).episodes
-        if len(episodes) >= count:
-            return episodes
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    generate(load_scenario(scenario), split, count, 0, cache, workers)
-    return load_episodes(cache).episodes

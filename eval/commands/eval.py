@@ -27,7 +27,7 @@ docs/evaluation.md explains the numbers.
 class EvalConfig:
     """Keys of ``tpsrl eval``."""
 
-    scenario: str = field(default="tidy_house", metadata=agent_options.SCENARIO)
+    scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     path: Path | None = field(default=None, metadata=options.PATH)
@@ -74,14 +74,15 @@ def run(overrides: list[str]) -> int:
     from eval.spec import evaluation_spec
     from eval.table import print_summary
     from planner.chain.make import skills_in_use
+    from planner.chain.problems import to_solve
     from tpsrl.provide import load_scenario_episodes
 
-    name = f"{config.scenario}_{config.split}_{config.agent}_{config.executor}"
+    scenario = to_solve(config.scenario).name
+    name = f"{scenario}_{config.split}_{config.agent}_{config.executor}"
     out = config.out or Path("outputs/eval") / name
-    cache = out / "generated.json.gz"
     scenes = choose_scenes(config.path, config.data, config.scenario, config.split, config.episodes)
     episodes = load_scenario_episodes(
-        config.scenario, config.split, config.data, config.episodes, cache, config.workers, scenes
+        config.scenario, config.split, config.data, config.episodes, config.workers, scenes
     )
     data = str(config.data.resolve()) if config.data else None
     spec = evaluation_spec(
@@ -98,7 +99,7 @@ def run(overrides: list[str]) -> int:
     )
     if config.agent != "scripted":
         print(skills_in_use(config.agent, config.scenario, config.weights))
-    label = f"{config.scenario} {config.executor}"
+    label = f"{scenario} {config.executor}"
     summary = evaluate(spec, episodes, out, config.workers, config.attempts, config.timeout, label)
     print_summary(summary)
     figure = draw_stages(load_runs([out]), out / "stages.png")

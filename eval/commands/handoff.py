@@ -29,7 +29,7 @@ _BLOCK = 5
 class HandoffConfig:
     """Keys of ``tpsrl handoff``."""
 
-    scenario: str = field(default="rearrange_easy", metadata=agent_options.SCENARIO)
+    scenario: str = field(default="rearrange_easy", metadata=options.SCENARIO)
     split: str = field(default="train", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     path: Path | None = field(default=None, metadata=options.PATH)
@@ -65,13 +65,15 @@ def run(overrides: list[str]) -> int:
         raise UserError(f"out={config.out} must end in .npz")
     from eval.spec import evaluation_spec
     from planner.chain.make import skills_in_use
+    from planner.chain.problems import to_solve
     from skills.tasks.handoff import read_starts, write_starts
     from tpsrl.jobs.batch import Tally, run_jobs
     from tpsrl.provide import load_scenario_episodes
 
+    to_solve(config.scenario)
     scenes = choose_scenes(config.path, config.data, config.scenario, config.split, config.episodes)
     episodes = load_scenario_episodes(
-        config.scenario, config.split, config.data, config.episodes, None, config.workers, scenes
+        config.scenario, config.split, config.data, config.episodes, config.workers, scenes
     )
     spec = evaluation_spec(
         scenario=config.scenario,

@@ -7,7 +7,7 @@ from typing import cast
 
 from planner import Action
 from planner.chain.grounding import Grounding
-from planner.chain.predicates import World
+from planner.chain.predicates import SymbolicWorld
 from skills.interface import SkillCall, SkillName
 
 
@@ -124,7 +124,7 @@ def wait_step(steps: int) -> Step:
     return Step(SkillCall("wait", steps=steps), f"wait({steps})", steps + 1, optional=True)
 
 
-def front_step(action: Action, world: World, options: TpsrlOptions) -> Step | None:
+def front_step(action: Action, world: SymbolicWorld, options: TpsrlOptions) -> Step | None:
     """Return the step that comes before the front of what an action drives to.
 
     That is a container, or a fridge that an object lies in or belongs into.

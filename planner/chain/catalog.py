@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from planner import find_plan
 from planner.chain.calls import TpsrlOptions
-from planner.chain.grounding import hab_problem
+from planner.chain.problems import hab_problem
 from skills.learned.cards import (
     IMITABLE,
     SHIPPED,
@@ -24,15 +23,6 @@ from skills.learned.cards import (
 )
 from tpsrl.errors import UserError, nearest
 
-SCENARIOS = ("tidy_house", "prepare_groceries", "set_table", "rearrange_easy")
-"""Scenarios with a planning problem, so that an agent can solve them."""
-MAX_STEPS = {
-    "tidy_house": 5000,
-    "prepare_groceries": 4000,
-    "set_table": 4500,
-    "rearrange_easy": 1500,
-}
-"""Control steps after which an episode fails (habitat-lab v0.2.x, as VER used it)."""
 WHOLE_TASK = "rearrange_easy"
 """The environment whose policy does everything: one object, from start to goal."""
 
@@ -99,11 +89,10 @@ def agent_options(agent: str, policies: Mapping[str, Policy]) -> TpsrlOptions:
     )
 
 
-@cache
 def skills_of(scenario: str, navigates: bool = True) -> tuple[str, ...]:
     """Return the skills that the plan of a scenario calls, in the order of ``IMITABLE``."""
     plan = find_plan(hab_problem(scenario))
-    assert plan is not None, f"the problem {scenario} has no plan"
+    assert plan is not None  # or the scenario would have been refused
     labels = {action.label.removesuffix("_by_name") for action in plan.actions}
     called = {"navigate" if label.startswith("nav") else label for label in labels}
     return tuple(s for s in IMITABLE if s in called and (navigates or s != "navigate"))

@@ -19,7 +19,7 @@ from planner.chain.calls import (
     wait_step,
 )
 from planner.chain.interface import AgentReport, SkillRecord
-from planner.chain.predicates import World, present_problem
+from planner.chain.predicates import SymbolicWorld, present_problem
 from planner.monitor import Monitor
 from tpsrl.errors import UserError
 
@@ -60,7 +60,7 @@ class HabExecutor:
     """
 
     def __init__(
-        self, problem: Problem, world: World, report: AgentReport, options: TpsrlOptions
+        self, problem: Problem, world: SymbolicWorld, report: AgentReport, options: TpsrlOptions
     ) -> None:
         self._world, self._report = world, report
         plan = find_plan(present_problem(problem, world))
@@ -137,7 +137,7 @@ class ReplanExecutor:
     """
 
     def __init__(
-        self, problem: Problem, world: World, report: AgentReport, options: TpsrlOptions
+        self, problem: Problem, world: SymbolicWorld, report: AgentReport, options: TpsrlOptions
     ) -> None:
         self._base, self._world = problem, world
         self._report, self._options = report, options
@@ -266,7 +266,7 @@ class ReplanExecutor:
         return True
 
     def _sees(self, atom: Atom) -> bool:
-        """Judge an atom as plans see it (:meth:`World.state`), so that plan and check agree."""
+        """Judge an atom as plans see it (:meth:`SymbolicWorld.state`), so that both agree."""
         if atom.name == "robot_at":
             return atom.args[0] == self._at
         if atom.name.startswith("closed_"):
@@ -282,7 +282,7 @@ class ReplanExecutor:
         grounding, options = self._world.grounding, self._options
 
         def target(atom: Atom) -> int | None:
-            return grounding.roles[atom.args[0]][1] if atom.args else None
+            return next((grounding.roles[a][1] for a in atom.args if a in grounding.roles), None)
 
         kept, given_up = [], set()
         for position, atom in enumerate(self._base.goal):
@@ -307,7 +307,7 @@ def needs_return(actions: Sequence[Action], index: int, options: TpsrlOptions) -
     )
 
 
-def judge(record: SkillRecord, effects: Sequence[Atom], world: World) -> None:
+def judge(record: SkillRecord, effects: Sequence[Atom], world: SymbolicWorld) -> None:
     """Set outcome and cause of a run from the effects that it should have had."""
     # Which box an object is in decides about opening, not about success.
     effects = [a for a in effects if a.name not in ("in", "outside")]

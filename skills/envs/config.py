@@ -19,8 +19,10 @@ from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import KINDS
 from skills.tasks.sensors import DEPTH, SIZES
 from tpsrl.engines import make_simulator, object_pool
+from tpsrl.episodes.shipped import shipped_file
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
+from tpsrl.generation.rules import load_scenario
 from tpsrl.habitat.scenes import Scenes, choose_scenes
 from tpsrl.sim.door import Simulator
 
@@ -43,7 +45,8 @@ class EnvConfig:
         places: kinds of places (``open``, ``cabinet``, ``drawer``) that Pick takes from or Place
             sets down in, all if empty: ``["cabinet"]`` is the fridge.
         sensors: observations instead of the contract's.
-        options: fields of the task to override, e.g. ``{"horizon": 500}``.
+        options: fields of the task to override, e.g. ``{"horizon": 500}`` or
+            ``{"scenario": "FILE.yaml"}``.
         sim: engine, one of ``tpsrl.engines.ENGINES``.
         path: Habitat scene dataset or data folder to play in, ``None`` for tpsrl's own apartments.
         gpu: ``sim="habitat"``: which one renders, -1 for software.
@@ -184,19 +187,16 @@ def find_episodes(scenario: str, split: str, path: str | Path | None) -> Path:
     """Return the episode file to use.
 
     Raises:
-        UserError: nothing ships for this split.
+        UserError: nothing ships for this split, or no such scenario.
     """
     if path is not None:
         return Path(path)
-    from tpsrl import episodes
-
-    folder = Path(next(iter(episodes.__path__))) / "data"
-    wanted = folder / f"{scenario}_{split}.json.gz"
-    if wanted.exists():
+    rules = load_scenario(scenario)
+    wanted, substitute = (shipped_file(rules.name, name) for name in (split, "val"))
+    if wanted.exists() and not rules.file:
         return wanted
-    substitute = folder / f"{scenario}_val.json.gz"
     hint = f"'tpsrl episodes scenario={scenario} split={split}' makes more"
-    if split != "train" or not substitute.exists():
+    if split != "train" or rules.file or not substitute.exists():
         raise UserError(f"no {split} episodes of '{scenario}' ship with tpsrl; {hint}.")
     gymnasium.logger.warn(
         f"no train episodes of '{scenario}' ship with tpsrl, its val episodes are used: fine for"

@@ -97,6 +97,25 @@ def find_receptacle(apartment: Apartment, name: str) -> tuple[Furniture, Recepta
     raise ValueError(f"apartment {apartment.name!r} has no receptacle {name!r}; it has {known}")
 
 
+def enclosing_joints(apartment: Apartment) -> dict[str, str]:
+    """Return, for each receptacle in a container, the ``"furniture/link"`` whose joint opens it."""
+    found = {}
+    for piece in apartment.furniture:
+        for place in piece.receptacles:
+            center = np.array(place.center)
+            around = [
+                box.joint_link
+                for box in piece.containers
+                if not box.moves
+                and (np.abs(center - np.array(box.center)) <= np.array(box.half_size)).all()
+            ]
+            rides = find_link(piece, place.link).joint is not None
+            opener = place.link if rides else next(iter(around), None)
+            if opener is not None:
+                found[place.name] = f"{piece.name}/{opener}"
+    return found
+
+
 def joint_motion(link: Link, joint_pos: float) -> np.ndarray:
     """Return the (4, 4) transform that a joint at ``joint_pos`` (m or rad) applies to its link.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.chain.predicates import OBJECT_AT, HabTask, World
+from planner.chain.predicates import OBJECT_AT, HabTask, SymbolicWorld
 from skills.tasks.places import rotation_matrix
 from tests.tpsrl.contract.engines import UPRIGHT, Engine, episode, object_index
 from tests.tpsrl.contract.test_reset_and_step import run
@@ -209,7 +209,7 @@ def test_contact_of_the_robot_is_noticed_and_measured(sim: Simulator) -> None:
 
 def test_success_has_the_benchmark_s_thresholds(sim: Simulator) -> None:
     task, wanted = HabTask("set_table"), episode()
-    world = World(sim, 0)
+    world = SymbolicWorld(sim, 0)
     assert not task.success(sim, 0)
     for target in wanted.targets:
         sim.set_object(target.object_index, target.goal_pos, target.goal_quat)
