@@ -36,8 +36,8 @@ PLAN = """
         tpsrl.options tpsrl.commands tpsrl.cli tpsrl.__main__
 
     skills
-        skills.interface skills.tasks skills.motion skills.programs skills.envs
-        skills.learned skills.superseded skills.training skills.commands
+        skills.interface skills.tasks skills.row skills.motion skills.programs skills.book
+        skills.envs skills.learned skills.superseded skills.training skills.commands
 
     planner.model planner.ground planner.search planner.load planner
         planner.monitor planner.draw planner.pddl planner.chain planner.options planner.commands

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from skills.motion.postures import arm_steps
-from skills.motion.view import View, look, unit, wrap
+from skills.motion.view import RobotView, look
+from tpsrl.geometry.rotations import unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_DIM, ACTION_GRIP, Simulator
 
@@ -27,14 +28,14 @@ class GiveUpError(Exception):
     """Raised inside a program when the skill cannot succeed; the message is the reason."""
 
 
-def still(view: View) -> np.ndarray:
+def still(view: RobotView) -> np.ndarray:
     """Return the action that moves nothing and keeps what is held."""
     action = np.zeros(ACTION_DIM)
     action[ACTION_GRIP] = 1.0 if view.holding else -1.0
     return action
 
 
-def arm_action(view: View, goal: np.ndarray, speed: float = 1.0) -> np.ndarray:
+def arm_action(view: RobotView, goal: np.ndarray, speed: float = 1.0) -> np.ndarray:
     """Return (7,) arm action that takes the motor targets straight towards ``goal``.
 
     The last joint turns the cup about itself. It turns without end and may have been wound up, so
@@ -96,8 +97,8 @@ def move(
     speed: float = 1.0,
     arm_speed: float = 1.0,
     reverse: bool | None = None,
-    until: Callable[[View], bool] | None = None,
-    check: Callable[[View], None] | None = None,
+    until: Callable[[RobotView], bool] | None = None,
+    check: Callable[[RobotView], None] | None = None,
     insist: bool = True,
     limit: int = 250,
 ) -> Actions:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from skills.motion.moves import Actions, GiveUpError, at_pose, move, still
-from skills.motion.view import View, WhatIf, look, to_base, turn, unit, what_if, wrap
+from skills.motion.view import RobotView, WhatIf, look, what_if
 from skills.tasks.travel import RESOLUTION, Pace, SpeedMap
+from tpsrl.geometry.rotations import to_base, turn, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_BASE, Navigation, Simulator
 
@@ -19,11 +20,6 @@ _SMALL_TURN = 0.3
 _SWEEP_STEP = 0.17
 _RUN_UP = (0.7, 0.55, 0.4)
 """The robot turns this far behind its goal and drives the rest straight, m."""
-_TURN_ONLY, _FULL_SPEED = 0.7, 0.25
-"""A law drives not at all, and with full speed, at these heading errors, rad: in between the speed
-changes little by little, which is easier to imitate than a switch."""
-_SOFT_TURN = 1.5
-"""A law turns slower than it could once this many steps of turning are left."""
 _EIGHT = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)])
 
 
@@ -139,34 +135,6 @@ def field_around(
     return ComfortField(navigation, goal, here, extent, radius, margin)
 
 
-def pursue(field: ComfortField, base: np.ndarray, distance: float) -> tuple[float, float]:
-    """Steer towards a point ahead on the way: pure pursuit.
-
-    Args:
-        field: the way.
-        base: (3,) pose of the robot.
-        distance: how far along the way that point lies, m.
-
-    Returns:
-        The heading error, rad, left positive, and the part of full speed it allows, 0 to 1.
-
-    Raises:
-        GiveUpError: no way leads from here.
-    """
-    ahead = field.lookahead(base[:2], distance)
-    if ahead is None:
-        raise GiveUpError("no path to the target")
-    gap = ahead - base[:2]
-    error = wrap(float(np.arctan2(gap[1], gap[0])) - base[2])
-    eager = np.clip((_TURN_ONLY - abs(error)) / (_TURN_ONLY - _FULL_SPEED), 0.0, 1.0)
-    return error, float(eager)
-
-
-def soft_turn(angle: float) -> float:
-    """Return the turning action; slower near the end, which is easier to imitate."""
-    return float(np.clip(angle / (_SOFT_TURN * BASE_DELTA_ANGULAR), -1.0, 1.0))
-
-
 def drive_to(
     sim: Simulator,
     env_id: int,
@@ -236,19 +204,19 @@ def turn_to(sim: Simulator, env_id: int, navigation: Navigation, yaw: float) -> 
         yield action
 
 
-def _sweep(view: View, angle: float) -> np.ndarray:
+def _sweep(view: RobotView, angle: float) -> np.ndarray:
     """Return the (k,) yaws that a turn by ``angle`` passes."""
     return view.base[2] + np.linspace(0.0, angle, max(int(abs(angle) / _SWEEP_STEP), 1) + 1)[1:]
 
 
-def _crowding(navigation: Navigation, view: View, angle: float) -> int:
+def _crowding(navigation: Navigation, view: RobotView, angle: float) -> int:
     """Count the yaws of a turn at which furniture is near the cup."""
     reach = to_base(view.base, view.tip)[:2]
     points = np.array([view.base[:2] + turn(a) @ (1.1 * reach) for a in _sweep(view, angle)])
     return int(np.sum(~navigation.is_navigable(points)))
 
 
-def _sweep_cost(navigation: Navigation, view: View, world: WhatIf, angle: float) -> float:
+def _sweep_cost(navigation: Navigation, view: RobotView, world: WhatIf, angle: float) -> float:
     """Return how bad a turn is: touches first, then closeness to things, then length."""
     poses = [np.append(view.base[:2], a) for a in _sweep(view, angle)]
     touches = sum(world.touches(pose, view.qpos) for pose in poses)
@@ -322,7 +290,7 @@ def _follow(
 
 
 def _would_touch(
-    sim: Simulator, env_id: int, navigation: Navigation, view: View, drive: np.ndarray
+    sim: Simulator, env_id: int, navigation: Navigation, view: RobotView, drive: np.ndarray
 ) -> bool:
     """Return whether two steps of a base action bring the arm into contact."""
     yaw = view.base[2] + 2 * drive[1] * BASE_DELTA_ANGULAR
