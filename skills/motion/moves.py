@@ -95,10 +95,8 @@ def move(
     base: np.ndarray | None = None,
     grip: float | None = None,
     speed: float = 1.0,
-    arm_speed: float = 1.0,
     reverse: bool | None = None,
     until: Callable[[RobotView], bool] | None = None,
-    check: Callable[[RobotView], None] | None = None,
     insist: bool = True,
     limit: int = 250,
 ) -> Actions:
@@ -111,10 +109,8 @@ def move(
         base: (3,) goal pose, driven to in a straight line.
         grip: grip action; by default what is held is kept and nothing is grasped.
         speed: fraction of the base's largest speed.
-        arm_speed: fraction of the arm's largest speed.
         reverse: drive backwards.
         until: ends the motion early.
-        check: raises :class:`GiveUpError` to end the skill.
         insist: give up if the base is blocked; otherwise end there.
         limit: most steps.
 
@@ -124,8 +120,6 @@ def move(
     patience, stuck, last = _ARM_PATIENCE, 0, None
     for _ in range(limit):
         view = look(sim, env_id)
-        if check is not None:
-            check(view)
         if until is not None and until(view):
             return
         action = still(view)
@@ -133,7 +127,7 @@ def move(
             action[ACTION_GRIP] = grip
         arm_there = base_there = True
         if arm is not None:
-            action[ACTION_ARM] = arm_action(view, arm, arm_speed)
+            action[ACTION_ARM] = arm_action(view, arm)
             sent = bool(np.abs(arm - view.target).max() < 1e-3)
             patience -= sent
             arm_there = sent and (

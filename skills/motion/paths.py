@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from skills.motion.moves import Actions, GiveUpError, at_pose, move, still
@@ -13,7 +11,7 @@ from tpsrl.geometry.rotations import to_base, turn, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_BASE, Navigation, Simulator
 
-_PACE = Pace(comfort=0.5, slowest=0.2, creep=0.25)
+_PACE = Pace(comfort=0.5, slowest=0.2)
 _LOOKAHEAD = 0.35
 _SMALL_TURN = 0.3
 """A turn smaller than this is left to the steering, rad."""
@@ -31,33 +29,23 @@ class ComfortField:
         goal: (2,) a free point.
         start: (2,) must lie inside the grid.
         extent: (2, 2) corners of the region looked at, m.
-        radius: if positive, every free point within it is a goal and ``goal`` need not be free, m.
-        margin: nearer to obstacles than this it is slower still, and the straight line to a point
-            ahead keeps this distance where the path does, m.
     """
 
     def __init__(
-        self,
-        navigation: Navigation,
-        goal: np.ndarray,
-        start: np.ndarray,
-        extent: np.ndarray,
-        radius: float = 0.0,
-        margin: float = 0.0,
+        self, navigation: Navigation, goal: np.ndarray, start: np.ndarray, extent: np.ndarray
     ) -> None:
-        self.navigation, self.goal, self.radius, self.margin = navigation, goal, radius, margin
+        self.navigation, self.goal = navigation, goal
         low = np.minimum(extent[0], np.minimum(goal, start)) - 0.3
         high = np.maximum(extent[1], np.maximum(goal, start)) + 0.3
-        speed_map = SpeedMap(navigation, low, high, replace(_PACE, margin=margin))
-        self._low, self._room = speed_map.low, speed_map.clearance
-        self._shape = np.array(self._room.shape)
-        edge = radius if radius > 0.0 else 1.5 * RESOLUTION
-        self._time = speed_map.travel_time(goal, edge, only_free=radius > 0.0)
+        speed_map = SpeedMap(navigation, low, high, _PACE)
+        self._low = speed_map.low
+        self._shape = np.array(speed_map.free.shape)
+        self._time = speed_map.travel_time(goal, 1.5 * RESOLUTION, only_free=False)
 
     def lookahead(self, here: np.ndarray, distance: float) -> np.ndarray | None:
         """Return a (2,) point ahead on the best path, straight in sight, ``None`` if cut off."""
         gap = np.linalg.norm(self.goal - here)
-        if self.radius <= 0.0 and gap <= distance and self._sees(here, self.goal):
+        if gap <= distance and self._sees(here, self.goal):
             return self.goal
         node = self._enter(here)
         if node is None:
@@ -75,11 +63,6 @@ class ComfortField:
             trail.append(node)
         points = [self._low + RESOLUTION * node for node in reversed(trail)]
         points = [point for point in points if np.linalg.norm(point - here) > 1e-6]
-        if self.margin > 0.0:
-            least = np.minimum.accumulate([self._room[tuple(node)] for node in trail])[::-1]
-            for point, room in zip(points, least, strict=False):
-                if self._sees(here, point, float(room)):
-                    return point
         return next((point for point in points if self._sees(here, point)), None)
 
     def _enter(self, here: np.ndarray) -> np.ndarray | None:
@@ -97,42 +80,20 @@ class ComfortField:
                     return index[k]
         return None
 
-    def _sees(self, start: np.ndarray, end: np.ndarray, room: float = 0.0) -> bool:
-        """Return whether the straight line is free, with a margin if the path has that room."""
-        wanted = min(self.margin, room)
-        if wanted > 0.0:
-            count = int(np.linalg.norm(end - start) / RESOLUTION) + 2
-            points = np.linspace(start, end, count)[1:]
-            index = np.round((points - self._low) / RESOLUTION).astype(int)
-            index = np.clip(index, 0, self._shape - 1)
-            if self._room[index[:, 0], index[:, 1]].min() < wanted:
-                return False
+    def _sees(self, start: np.ndarray, end: np.ndarray) -> bool:
+        """Return whether the straight line is free."""
         return bool(np.linalg.norm(self.navigation.clamp_motion(start, end) - end) < 1e-6)
 
 
 def field_around(
-    sim: Simulator,
-    env_id: int,
-    navigation: Navigation,
-    goal: np.ndarray,
-    radius: float = 0.0,
-    margin: float = 0.0,
+    sim: Simulator, env_id: int, navigation: Navigation, goal: np.ndarray
 ) -> ComfortField:
-    """Return the field of ways from anywhere in the apartment to within ``radius`` of (2,) goal.
-
-    Args:
-        sim: the simulator.
-        env_id: its world.
-        navigation: free space.
-        goal: need not be free.
-        radius: see :class:`ComfortField`.
-        margin: see there.
-    """
+    """Return the field of ways from anywhere in the apartment to a (2,) goal."""
     here = look(sim, env_id).base[:2]
     poses = np.array(list(sim.scene(env_id).furniture_pose.values())).reshape(-1, 3)
     points = np.concatenate([poses[:, :2], here[None]])
     extent = np.array([points.min(axis=0) - 0.5, points.max(axis=0) + 0.5])
-    return ComfortField(navigation, goal, here, extent, radius, margin)
+    return ComfortField(navigation, goal, here, extent)
 
 
 def drive_to(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
@@ -106,9 +107,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     failed_stop_ends: bool = True
     failed_stop_penalty: float = 0.0
 
-    def start_state(
-        self, sim: Simulator, env_id: int, rng: np.random.Generator, spawn: Spawn
-    ) -> Start:
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: before the handle; the piece's other joints are shut."""
         joint, marker = joint_and_marker(sim, self.joint_name, self.marker_name)
         wanted = {n: 0.0 for n in sim.joint_names if _piece(n) == _piece(self.joint_name)}
@@ -238,7 +237,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         return view.joint_pos > view.goal.joint_goal - self.joint_threshold
 
 
-def _within(rng: np.random.Generator, span: Sequence[float], scale: float) -> float:
+def _within(rng: Generator, span: Sequence[float], scale: float) -> float:
     middle, half = (span[0] + span[1]) / 2, scale * (span[1] - span[0]) / 2
     return float(rng.uniform(middle - half, middle + half))
 

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace, device
+from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.goals import object_goal
@@ -155,9 +156,7 @@ class Task(ABC, Generic[P]):
         return self.start_state(sim, env_id, np.random.default_rng([seed, 1]), spawn)
 
     @abstractmethod
-    def start_state(
-        self, sim: Simulator, env_id: int, rng: np.random.Generator, spawn: Spawn
-    ) -> Start:
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """Put the robot of a world whose episode was just loaded at a start state.
 
         Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
@@ -54,9 +55,7 @@ class NavigateTask(Task[NavigateProgress]):
     failed_stop_ends: bool = True
     failed_stop_penalty: float = 0.0
 
-    def start_state(
-        self, sim: Simulator, env_id: int, rng: np.random.Generator, spawn: Spawn
-    ) -> Start:
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: far from the goal, sometimes holding the target."""
         target = draw_target(sim, env_id, rng, self.name)
         holding = bool(rng.random() < self.holding_probability)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
@@ -42,9 +43,7 @@ class PickTask(Task[PickProgress]):
     drop_penalty: float = 0.5
     rest_threshold: float = AT_REST
 
-    def start_state(
-        self, sim: Simulator, env_id: int, rng: np.random.Generator, spawn: Spawn
-    ) -> Start:
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: near the object, facing it; a shut container is opened."""
         call = SkillCall(self.name, target=draw_target(sim, env_id, rng, self.name))
         row = self.goal_for(sim, env_id, call)

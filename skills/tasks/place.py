@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
+from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Task
@@ -44,9 +44,7 @@ class PlaceTask(Task[PlaceProgress]):
     min_distance: float = RELEASED_AT
     rest_threshold: float = AT_REST
 
-    def start_state(
-        self, sim: Simulator, env_id: int, rng: np.random.Generator, spawn: Spawn
-    ) -> Start:
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: near the goal, facing it; a shut container is opened."""
         call = SkillCall(self.name, target=draw_target(sim, env_id, rng, self.name))
         row = self.goal_for(sim, env_id, call)

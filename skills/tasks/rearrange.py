@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
+from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
@@ -54,9 +54,7 @@ class RearrangeTask(Task[RearrangeProgress]):
     place_threshold: float = RELEASED_AT
     goal_threshold: float = OBJECT_AT
 
-    def start_state(
-        self, sim: Simulator, env_id: int, rng: np.random.Generator, spawn: Spawn
-    ) -> Start:
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: anywhere."""
         call = SkillCall(self.name, target=draw_target(sim, env_id, rng, self.name))
         row = self.goal_for(sim, env_id, call)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from array_api_compat import device
+from numpy.random import Generator
 
 from skills.tasks.base import Advance, P, Progress, Task
 from skills.tasks.starts import NoStartError, Spawn, Start, free_points, free_poses
@@ -26,9 +27,7 @@ _SAME = 0.1
 class RoamTask(Task[P]):
     """Drives with an empty hand, from anywhere."""
 
-    def start_state(
-        self, sim: Simulator, env_id: int, rng: np.random.Generator, spawn: Spawn
-    ) -> Start:
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: any free pose."""
         navigation = sim.scene(env_id).navigation
         for pose in free_poses(sim, env_id, rng):
@@ -38,9 +37,7 @@ class RoamTask(Task[P]):
         raise NoStartError("no free start in the apartment")
 
     @abstractmethod
-    def goal_from(
-        self, navigation: Navigation, pose: np.ndarray, rng: np.random.Generator
-    ) -> GoalRow | None:
+    def goal_from(self, navigation: Navigation, pose: Array, rng: Generator) -> GoalRow | None:
         """Return the goal of an episode that starts at a (3,) pose, ``None`` if it has none."""
 
     @abstractmethod
@@ -101,9 +98,7 @@ class PointNavTask(RoamTask[PathProgress]):
     success_distance: float = 0.2
     min_start_distance: float = 1.0
 
-    def goal_from(
-        self, navigation: Navigation, pose: np.ndarray, rng: np.random.Generator
-    ) -> GoalRow | None:
+    def goal_from(self, navigation: Navigation, pose: Array, rng: Generator) -> GoalRow | None:
         """See :meth:`RoamTask.goal_from`: a point that can be reached."""
         here, least = pose[:2], self.min_start_distance
         goal = navigation.sample(rng, near=here, radius=np.inf, min_distance=least)
@@ -115,11 +110,7 @@ class PointNavTask(RoamTask[PathProgress]):
         return GoalRow(position=np.append(goal, 0.0), start_pose=pose, scale=shortest)
 
     def next_point(
-        self,
-        view: View,
-        progress: PathProgress,
-        navigation: Navigation,
-        been: Sequence[np.ndarray],
+        self, view: View, progress: PathProgress, navigation: Navigation, been: Sequence[Array]
     ) -> np.ndarray | None:
         """See :meth:`RoamTask.next_point`: the goal."""
         return None if been else np.asarray(view.goal.position)[0, :2]
@@ -170,20 +161,14 @@ class FleeTask(RoamTask[FleeProgress]):
     distance_reward: float = 1.0
     success_fraction: float = 0.9
 
-    def goal_from(
-        self, navigation: Navigation, pose: np.ndarray, rng: np.random.Generator
-    ) -> GoalRow | None:
+    def goal_from(self, navigation: Navigation, pose: Array, rng: Generator) -> GoalRow | None:
         """See :meth:`RoamTask.goal_from`: as far as the farthest point."""
         distance = _reachable(navigation, pose[:2])[1]
         farthest = max(float(distance[np.isfinite(distance)].max()), 1e-6)
         return GoalRow(start_pose=pose, scale=farthest)
 
     def next_point(
-        self,
-        view: View,
-        progress: FleeProgress,
-        navigation: Navigation,
-        been: Sequence[np.ndarray],
+        self, view: View, progress: FleeProgress, navigation: Navigation, been: Sequence[Array]
     ) -> np.ndarray | None:
         """See :meth:`RoamTask.next_point`: the farthest point."""
         if been:
@@ -233,9 +218,7 @@ class ExploreTask(RoamTask[ExploreProgress]):
     grid: int = 32
     success_fraction: float = 0.7
 
-    def goal_from(
-        self, navigation: Navigation, pose: np.ndarray, rng: np.random.Generator
-    ) -> GoalRow | None:
+    def goal_from(self, navigation: Navigation, pose: Array, rng: Generator) -> GoalRow | None:
         """See :meth:`RoamTask.goal_from`: every cell that can be reached."""
         points, distance = _reachable(navigation, pose[:2])
         cells = np.round((points[np.isfinite(distance)] - pose[:2]) / self.cell).astype(int)
@@ -243,11 +226,7 @@ class ExploreTask(RoamTask[ExploreProgress]):
         return GoalRow(start_pose=pose, scale=count)
 
     def next_point(
-        self,
-        view: View,
-        progress: ExploreProgress,
-        navigation: Navigation,
-        been: Sequence[np.ndarray],
+        self, view: View, progress: ExploreProgress, navigation: Navigation, been: Sequence[Array]
     ) -> np.ndarray | None:
         """See :meth:`RoamTask.next_point`: into the nearest cell not yet visited."""
         points, distance = _reachable(navigation, np.asarray(view.state.base_pose)[0, :2])

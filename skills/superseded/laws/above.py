@@ -14,12 +14,11 @@ import numpy as np
 
 from skills.interface import SkillCall, SkillName
 from skills.motion.moves import GiveUpError
-from skills.motion.paths import field_around
 from skills.motion.postures import arm_steps
 from skills.motion.reach import free_space
 from skills.motion.view import RobotView
 from skills.superseded.laws.reach_law import ReachLaw
-from skills.superseded.laws.steering import pursue, soft_turn
+from skills.superseded.laws.steering import field_around, pursue, soft_turn
 from skills.tasks.places import kind_of, support_height
 from tpsrl.geometry.rotations import to_base
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_LINEAR
@@ -66,7 +65,7 @@ an arm that stretched for a far target would have to come back."""
 _PAN = 0.8
 """The shoulder turns to targets this far aside, rad; the base does the rest."""
 _LOOKAHEAD, _MARGIN = 0.4, 0.05
-"""Of driving, see :func:`pursue` and :class:`ComfortField`, m."""
+"""Of driving, see :func:`pursue` and :class:`LawField`, m."""
 _SLACK = 0.02
 """The base aims this much nearer than it must, m, or it would creep up for ever."""
 _TOO_NEAR, _BACK = 0.08, 0.3

@@ -12,11 +12,10 @@ import numpy as np
 
 from skills.interface import SkillCall, SkillStatus
 from skills.motion.moves import Actions, still
-from skills.motion.paths import field_around
 from skills.motion.reach import free_space
 from skills.motion.view import RobotView, look
 from skills.programs.basic import Navigate
-from skills.superseded.laws.steering import pursue, soft_turn
+from skills.superseded.laws.steering import field_around, pursue, soft_turn
 from tpsrl.geometry.rotations import wrap
 from tpsrl.robot.fetch import BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_BASE, Simulator
