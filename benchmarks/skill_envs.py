@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from skills.book import BOOK
 from tpsrl.config import load
 
 
@@ -95,10 +96,8 @@ def main(overrides: list[str]) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    import skills.envs
-
     config = load(Config, overrides)
-    names = list(skills.envs.NAMES) if config.skills == "all" else config.skills.split(",")
+    names = list(BOOK) if config.skills == "all" else config.skills.split(",")
     table = Table("skill", "added to a step, ms", "alone, ms", "whole step, ms", "reset, ms")
     for name in names:
         print(f"measuring {name}: {config.steps} steps ...", file=sys.stderr)

@@ -7,9 +7,10 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from skills.envs import NAMES
+from skills.book import BOOK, row_of
 from tpsrl import options
 from tpsrl.config import load, to_dict
 from tpsrl.errors import UserError
@@ -33,7 +34,7 @@ _NEW = {"sim": "mujoco", "path": None, "sample": False}
 class SkillEvalConfig:
     """Keys of ``tpsrl eval skill=...``."""
 
-    skill: str = field(default="", metadata={"help": "which skill", "choices": list(NAMES)})
+    skill: str = field(default="", metadata={"help": "which skill", "choices": list(BOOK)})
     agent: str = field(
         default="tpsrl",
         metadata={"help": "who acts", "choices": ["tpsrl", "scripted", "random"]},
@@ -71,7 +72,7 @@ def run(overrides: list[str]) -> int:
     """Run the missing episodes, print and write the summary."""
     config = load(SkillEvalConfig, overrides)
     if not config.skill:
-        raise UserError(f"skill= must be one of {', '.join(NAMES)}")
+        raise UserError(f"skill= must be one of {', '.join(BOOK)}")
     name = f"{config.skill}_{config.split}_{config.agent}"
     out = config.out or Path("outputs/skills") / name
     out.mkdir(parents=True, exist_ok=True)
@@ -115,6 +116,8 @@ def _parts(config: SkillEvalConfig) -> tuple[Weights | None, dict[str, Any]]:
         env_args["sensors"] = tuple(seen)
     env_args |= {"depth": depth, "split": config.split}
     env_args |= _engine(config)
+    if config.agent == "scripted":
+        env_args["options"] = dict(row_of(config.skill).needs)
     if config.handoff is not None:
         env_args |= {"start": "handoff", "handoff": str(config.handoff.resolve())}
     return policy, env_args
@@ -210,15 +213,22 @@ def summarise(records: list[dict[str, Any]]) -> dict[str, Any]:
     Where records name the place of the target (Pick, Place) its kinds are counted by themselves.
     """
     count = len(records)
-    causes = Counter(record["cause"] for record in records)
+    causes = Counter(_cause(record) for record in records)
     kinds = sorted({record["place"] for record in records if "place" in record})
     return {
         **_rate(records),
         "mean_return": sum(record["return"] for record in records) / count,
         "mean_steps": sum(record["steps"] for record in records) / count,
+        "median_peak_force": median(record["peak_force"] for record in records),
         "causes": dict(causes.most_common()),
         "places": {k: _rate([r for r in records if r.get("place") == k]) for k in kinds},
     }
+
+
+def _cause(record: dict[str, Any]) -> str:
+    """Return why an episode ended, and what the scripted skill said if it failed."""
+    reason = record.get("reason", "")
+    return f"{record['cause']} ({reason})" if reason and not record["success"] else record["cause"]
 
 
 def _rate(records: list[dict[str, Any]]) -> dict[str, Any]:
@@ -242,7 +252,8 @@ def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
         f"{config.agent} {config.skill} on {config.split}: {summary['successes']} of"
         f" {summary['episodes']}, {100 * summary['success']:.1f}% (95% interval"
         f" {100 * summary['low']:.1f} to {100 * summary['high']:.1f}), mean return"
-        f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}; ends: {causes}"
+        f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}, median peak force"
+        f" {summary['median_peak_force']:.0f} N; ends: {causes}"
     )
     places = summary["places"] if len(summary["places"]) > 1 else {}
     for kind, rate in places.items():

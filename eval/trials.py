@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from skills.book import make_skill, row_of
 from skills.envs.agents import DrivingAgent, EnvAgent, RandomAgent, SkillAgent
 from skills.envs.single import SkillEnv
-from skills.learned.cards import PLACED, SHIPPED, policy_of, special_places, weights_path
+from skills.learned.cards import SHIPPED, policy_of, special_places, weights_path
 from skills.learned.inference import NumpyPolicy
-from skills.programs import make_skill
 from skills.superseded.imitation.collect import environment
 from skills.superseded.laws.standing import STANDING
 from tpsrl.errors import UserError
@@ -111,7 +111,7 @@ def _agent(job: TrialJob, env: SkillEnv) -> EnvAgent:
 
 def scripted_agent(env: SkillEnv) -> EnvAgent:
     """Return the scripted agent of an environment."""
-    if env.skill in ("pointnav", "flee", "explore"):
+    if not row_of(env.skill).program:
         return DrivingAgent(env)
     if env.skill in STANDING and not env.worlds.task.layout.base:
         return SkillAgent(env, lambda name: STANDING[name]())
@@ -149,7 +149,7 @@ def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
 
 def _place(env: SkillEnv) -> dict[str, str]:
     """Return, for Pick and Place, in what kind of place the target lies or is wanted."""
-    return {"place": env.worlds.place_kind(0)} if env.worlds.task.name in PLACED else {}
+    return {"place": env.worlds.place_kind(0)} if row_of(env.skill).placed else {}
 
 
 def find_weights(weights: Path | None, skill: str) -> Weights:

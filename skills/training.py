@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from omegaconf import OmegaConf
 
-from skills.envs import NAMES, env_id
-from skills.learned.cards import IMITABLE_TASKS
+from skills.book import row_of
+from skills.envs import env_id
 from skills.superseded.imitation.rounds import ImitateConfig, imitate
 from tpsrl.config import load
-from tpsrl.errors import UserError, nearest
+from tpsrl.errors import UserError
 from tpsrl.jobs.processes import all_cores
 from tpsrl.rooms import CONFIGS
 from ver_trainer.config import TrainConfig, load_config
@@ -68,9 +68,7 @@ def parse(words: Sequence[str]) -> tuple[SkillTraining, TrainConfig]:
 
 
 def _check_skill(own: SkillTraining) -> None:
-    if own.skill not in NAMES:
-        raise UserError(f"unknown skill '{own.skill}'{nearest(own.skill, NAMES)}")
-    if own.pretrain == "scripted" and own.skill not in IMITABLE_TASKS:
+    if own.pretrain == "scripted" and not row_of(own.skill).program:
         raise UserError(f"'{own.skill}' has no scripted skill to imitate; use pretrain=none.")
 
 
@@ -100,14 +98,12 @@ def train_skill(words: Sequence[str]) -> Any:
 
 def _provide_episodes(own: SkillTraining, config: TrainConfig) -> None:
     """Generate train episodes unless the run has its own; val ones are never trained on unasked."""
-    from skills.tasks.catalog import make_task
-
     given, split = config.env_args.get("episodes"), config.env_args.get("split", "train")
     learned = ("train", "wide")
     if config.env_args.get("path") is not None or (given is None and split not in learned):
         return
     options = config.env_args.get("options") or {}
-    scenario = str(options.get("scenario") or make_task(own.skill).scenario)
+    scenario = str(options.get("scenario") or row_of(own.skill).task.scenario)
     if given is not None:
         for file in given if isinstance(given, list | tuple) else [given]:
             if not Path(str(file)).exists():

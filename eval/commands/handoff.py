@@ -102,7 +102,7 @@ def run(overrides: list[str]) -> int:
     write_starts(config.out, starts)
     counts = Counter(start.call.skill for start in starts)
     print(f"{config.out}: " + ", ".join(f"{n} {skill}" for skill, n in counts.most_common()))
-    from skills.tasks.arrivals import arrivals, summary_lines
+    from eval.arrivals import arrivals, summary_lines
     from tpsrl.engines import make_simulator
 
     with make_simulator(**{**spec.simulator.kwargs, "depth": None}) as sim:

@@ -12,10 +12,10 @@ from pathlib import Path
 from planner import find_plan
 from planner.chain.calls import TpsrlOptions
 from planner.chain.problems import hab_problem
+from skills.book import chained, skill_for
 from skills.learned.cards import (
-    IMITABLE,
     SHIPPED,
-    Policy,
+    PolicyFiles,
     digests,
     policies_in,
     policy_of,
@@ -78,7 +78,7 @@ def agent_kind(agent: str) -> AgentKind:
     return KINDS[agent]
 
 
-def agent_options(agent: str, policies: Mapping[str, Policy]) -> TpsrlOptions:
+def agent_options(agent: str, policies: Mapping[str, PolicyFiles]) -> TpsrlOptions:
     """Return how an agent carries out its plans."""
     plain = TpsrlOptions(front_first="navigate" in policies)
     if agent_kind(agent).navigates:
@@ -90,15 +90,16 @@ def agent_options(agent: str, policies: Mapping[str, Policy]) -> TpsrlOptions:
 
 
 def skills_of(scenario: str, navigates: bool = True) -> tuple[str, ...]:
-    """Return the skills that the plan of a scenario calls, in the order of ``IMITABLE``."""
+    """Return the skills that the plan of a scenario calls, in the order of the book."""
     plan = find_plan(hab_problem(scenario))
     assert plan is not None  # or the scenario would have been refused
-    labels = {action.label.removesuffix("_by_name") for action in plan.actions}
-    called = {"navigate" if label.startswith("nav") else label for label in labels}
-    return tuple(s for s in IMITABLE if s in called and (navigates or s != "navigate"))
+    called = {skill_for(action.label) for action in plan.actions}
+    return tuple(s for s in chained() if s in called and (navigates or s != "navigate"))
 
 
-def policies_of(agent: str, scenario: str = "", weights: Path | None = None) -> dict[str, Policy]:
+def policies_of(
+    agent: str, scenario: str = "", weights: Path | None = None
+) -> dict[str, PolicyFiles]:
     """Return the policies that an agent acts with, by skill.
 
     Args:
@@ -151,7 +152,7 @@ def _missing(agent: str, skills: Sequence[str], folder: Path) -> UserError:
     )
 
 
-def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:
+def fingerprints(policies: Mapping[str, PolicyFiles]) -> dict[str, str]:
     """Return the first 16 hex digits of each file's SHA-256: which weights made a result.
 
     Policies for kinds of places follow their skill's general one, e.g. ``pick_cabinet``.
@@ -160,19 +161,19 @@ def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:
     return {name: code[:16] for p in ordered for name, code in digests(p.files).items()}
 
 
-def stand_ins(agent: str, scenario: str, policies: Mapping[str, Policy]) -> list[str]:
+def stand_ins(agent: str, scenario: str, policies: Mapping[str, PolicyFiles]) -> list[str]:
     """Return the skills of a scenario's plan that a scripted stand-in carries out."""
     if agent == "monolithic":
         return []
     return [s for s in skills_of(scenario, agent_kind(agent).navigates) if s not in policies]
 
 
-def skill_lines(agent: str, policies: Mapping[str, Policy]) -> list[str]:
+def skill_lines(agent: str, policies: Mapping[str, PolicyFiles]) -> list[str]:
     """Return for each policy a line: learned, with the success on its card, or scripted.
 
     A policy for a kind of place has a line of its own, with its success in such places.
     """
-    wanted = [WHOLE_TASK] if agent == "monolithic" else IMITABLE
+    wanted = [WHOLE_TASK] if agent == "monolithic" else chained()
     lines = []
     for name in wanted:
         if name not in policies:
@@ -187,7 +188,7 @@ def skill_lines(agent: str, policies: Mapping[str, Policy]) -> list[str]:
     return lines
 
 
-def _measured(policy: Policy, general: Policy) -> str:
+def _measured(policy: PolicyFiles, general: PolicyFiles) -> str:
     """Return the success on a policy's card as words, ``""`` if there is none.
 
     Args:
@@ -216,7 +217,7 @@ def _measured(policy: Policy, general: Policy) -> str:
     return text
 
 
-def describe(agent: str, policies: Mapping[str, Policy]) -> str:
+def describe(agent: str, policies: Mapping[str, PolicyFiles]) -> str:
     """Return a sentence: which skills are learned, which scripted stand-ins."""
     kind = agent_kind(agent)
     names = [
@@ -226,7 +227,7 @@ def describe(agent: str, policies: Mapping[str, Policy]) -> str:
     ]
     text = f"learned skills: {', '.join(names) or 'none'}"
     if kind.stand_ins:
-        scripted = [name for name in IMITABLE if name not in policies]
+        scripted = [name for name in chained() if name not in policies]
         if scripted:
             text += f"; scripted stand-ins, which read privileged state: {', '.join(scripted)}"
     return text

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from planner import Action, Atom, Plan, Problem, find_plan
 from planner.chain.calls import (
-    MANIPULATION,
     Step,
     TpsrlOptions,
     front_step,
@@ -15,12 +14,12 @@ from planner.chain.calls import (
     release_step,
     reset_arm_step,
     return_step,
-    target_of,
     wait_step,
 )
 from planner.chain.interface import AgentReport, SkillRecord
 from planner.chain.predicates import SymbolicWorld, present_problem
 from planner.monitor import Monitor
+from skills.book import row_of
 from tpsrl.errors import UserError
 
 DROPPED, WRONG_OBJECT = "dropped", "wrong object"
@@ -84,12 +83,12 @@ class HabExecutor:
                 steps.append(front)
                 if options.arm_rest:  # 50 steps do not undo every posture; nothing touches here
                     steps.append(reset_arm_step(options))
-            steps.append(plan_step(action, index, grounding, options))
-            target = target_of(action, grounding)
-            if target is not None and needs_return(plan.actions, index, options):
+            step = plan_step(action, index, grounding, options)
+            steps.append(step)
+            if step.target is not None and needs_return(plan.actions, index, options):
                 if options.arm_rest:
                     steps.append(reset_arm_step(options))
-                steps.append(return_step(target, grounding, options))
+                steps.append(return_step(step.target, grounding, options))
         if options.final_wait:
             steps.append(wait_step(options.final_wait))
         return steps
@@ -216,7 +215,7 @@ class ReplanExecutor:
         self._follow_up(step, record.outcome == "success")
 
     def _follow_up(self, step: Step, success: bool) -> None:
-        if step.call.skill in MANIPULATION and self._options.arm_rest:
+        if row_of(step.call.skill).uses_arm and self._options.arm_rest:
             self._queue.append(reset_arm_step(self._options))
         if success and self._plan is not None and step.target is not None:
             assert step.index is not None

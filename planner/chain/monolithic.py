@@ -9,7 +9,7 @@ from planner.chain.executors import judge
 from planner.chain.interface import AgentReport, SkillRecord
 from planner.chain.predicates import SymbolicWorld
 from skills.interface import SkillCall
-from skills.learned.cards import Policy
+from skills.learned.cards import PolicyFiles
 from skills.learned.skill import LearnedSkill
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -31,7 +31,7 @@ class MonolithicAgent:
 
     name = "monolithic"
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: PolicyFiles) -> None:
         self._skill = LearnedSkill.load(policy)
         self._world: SymbolicWorld | None = None
         self._report = AgentReport()

@@ -1,7 +1,4 @@
-"""Predicates of the planning domain, evaluated on simulator state; the benchmark's success.
-
-Tolerances are those of habitat-lab's ``replica_cad.yaml`` and ``pddl_defined_predicates.py``.
-"""
+"""Predicates of the planning domain, evaluated on simulator state; the benchmark's success."""
 
 from __future__ import annotations
 
@@ -18,18 +15,9 @@ from planner.chain.grounding import (
     rename,
 )
 from planner.chain.problems import hab_problem
+from skills.tasks.tolerances import CLOSED, OBJECT_AT, OPENED, ROBOT_AT
 from tpsrl.errors import UserError, nearest
-from tpsrl.generation import rules
 from tpsrl.sim.door import Simulator
-
-OBJECT_AT = 0.3
-"""An object nearer than this to its goal is at it, m."""
-ROBOT_AT = 2.0
-"""A robot nearer than this in the plane is at an entity, m."""
-OPENED = {"cab": rules.OPENED["slide"], "fridge": rules.OPENED["hinge"]}
-"""A container is open beyond this joint position, m (drawer) or rad (fridge)."""
-CLOSED = 0.15
-"""A container is closed below this absolute joint position, m or rad."""
 
 
 class SymbolicWorld:

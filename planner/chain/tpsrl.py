@@ -14,7 +14,7 @@ from planner.chain.grounding import rename
 from planner.chain.interface import AgentReport, SkillRecord
 from planner.chain.predicates import SymbolicWorld
 from planner.chain.problems import hab_problem
-from skills.interface import Skill, SkillCall, SkillName, SkillStatus
+from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
 from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
@@ -115,7 +115,7 @@ class TpsrlAgent:
         skill.reset(sim, env_id, step.call, int(seed))
         name = "release" if step.release else step.call.skill
         record = SkillRecord(skill=name, action=step.text)
-        if name not in ("reset_arm", "wait", "release"):
+        if name not in (*HELPERS, "release"):
             record.policy = "scripted" if skill.privileged else "learned"
         self._report.skills.append(record)
         self._running = (step, record, skill)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skills.book import placed, row_of
 from skills.tasks.places import KINDS
 from tpsrl.config import load
 from tpsrl.errors import UserError
@@ -91,10 +92,11 @@ def _check_measured(
 
 def _check_place(config: ExportConfig, card: Card, path: Path) -> None:
     """Refuse a policy for a kind of place that would not fit its folder."""
-    from skills.learned.cards import PLACED, check_special, read_card, weights_path
+    from skills.learned.cards import check_special, read_card, weights_path
 
-    if config.skill not in PLACED:
-        raise UserError(f"skill={config.skill} has no place; place= is for {' and '.join(PLACED)}.")
+    if not row_of(config.skill).placed:
+        known = " and ".join(placed())
+        raise UserError(f"skill={config.skill} has no place; place= is for {known}.")
     if not weights_path(config.out, config.skill).exists():
         raise UserError(
             f"{config.out} has no general policy of '{config.skill}', which acts in all other"

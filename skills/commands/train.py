@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
+
+from skills.book import BOOK
 from tpsrl.errors import UserError
 from ver_trainer.config import TrainConfig, load_config
 from ver_trainer.errors import TrainerError
 
 CONFIG = TrainConfig
+SKILLS = textwrap.fill(", ".join(BOOK), 80, subsequent_indent=15 * " ")
 
-HELP = """tpsrl train [config=FILE.yaml] key=value ...
+HELP = f"""tpsrl train [config=FILE.yaml] key=value ...
 
 Trains a policy with VER. The same command again continues the run in `out`.
 
@@ -18,8 +22,8 @@ Trains a policy with VER. The same command again continues the run in `out`.
   tpsrl train env=CartPole-v1 scheme=ver total_steps=200000 out=runs/cartpole
   tpsrl train config=configs/train/laptop.yaml env=package.module:Name-v0 out=runs/mine
 
-  skill        navigate, pick, place, open_cab, close_cab, open_fridge, close_fridge, pointnav,
-               flee or explore; config=laptop (default) or paper; see docs/training_skills.md
+  skill        {SKILLS};
+               config=laptop (default) or paper; see docs/training_skills.md
   pretrain     scripted: demonstrations, cloning and DAgger first; imitate.* are its keys;
                finetune=false ends there
   env          Gymnasium id; 'package.module:Name-v0' imports the module that registers it

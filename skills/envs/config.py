@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -12,12 +12,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from skills.book import Actions, Contract, make_task, placed, row_of
 from skills.envs.worlds import SkillWorlds
 from skills.tasks.base import Task
-from skills.tasks.catalog import Actions, Contract, make_task
 from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import KINDS
-from skills.tasks.sensors import DEPTH, SIZES
+from skills.tasks.sensors import DEPTH, SENSORS
 from tpsrl.engines import make_simulator, object_pool
 from tpsrl.episodes.shipped import shipped_file
 from tpsrl.episodes.types import Episode
@@ -81,16 +81,10 @@ class EnvConfig:
             options["sensors"] = tuple(self.sensors)
         task = make_task(skill, contract=self.contract, actions=self.actions, options=options)
         for name in task.sensors:
-            if name != DEPTH and name not in SIZES:
-                raise UserError(f"unknown sensor '{name}'{nearest(name, [*SIZES, DEPTH])}")
+            if name != DEPTH and name not in SENSORS:
+                raise UserError(f"unknown sensor '{name}'{nearest(name, [*SENSORS, DEPTH])}")
         if self.depth is None:
-            kept = tuple(name for name in task.sensors if name != DEPTH)
-            task = make_task(
-                skill,
-                contract=self.contract,
-                actions=self.actions,
-                options={**options, "sensors": kept},
-            )
+            task = replace(task, sensors=tuple(name for name in task.sensors if name != DEPTH))
         return task
 
     def worlds(self, skill: str, num_envs: int, sim: Simulator | None = None) -> SkillWorlds:
@@ -142,8 +136,9 @@ class EnvConfig:
         for kind in wanted:
             if kind not in KINDS:
                 raise UserError(f"places has no kind '{kind}'{nearest(kind, KINDS)}")
-        if wanted and skill not in ("pick", "place"):
-            raise UserError(f"places= chooses starts of pick and place, not of '{skill}'.")
+        if wanted and not row_of(skill).placed:
+            known = " and ".join(placed())
+            raise UserError(f"places= chooses starts of {known}, not of '{skill}'.")
         return wanted
 
     def _episodes(self, scenario: str) -> tuple[Episode, ...]:
@@ -225,7 +220,7 @@ def observation_space(task: Task, depth: int | None) -> spaces.Dict:
         elif name == "is_holding":
             found[name] = spaces.Box(0.0, 1.0, (1,), np.float32)
         else:
-            found[name] = spaces.Box(-np.inf, np.inf, (SIZES[name],), np.float32)
+            found[name] = spaces.Box(-np.inf, np.inf, (SENSORS[name].size,), np.float32)
     return spaces.Dict(found)
 
 

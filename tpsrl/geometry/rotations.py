@@ -1,4 +1,7 @@
-"""Rotations and frames of single bodies, in NumPy: z up, metres, radians, quaternions ``wxyz``."""
+"""Rotations and frames of one world at a time, in NumPy; :mod:`tpsrl.geometry.arrays` has batches.
+
+Frames are z up, lengths metres, angles radians, quaternions ``wxyz``.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,37 @@ def principal(angle: float) -> float:
     return float(np.arctan2(np.sin(angle), np.cos(angle)))
 
 
-def quat_to_matrix(quat: Vector) -> np.ndarray:
-    """Return the (3, 3) rotation matrix of a quaternion of any positive norm."""
-    w, x, y, z = np.asarray(quat, dtype=np.float64) / np.linalg.norm(quat)
+def turn(angle: float) -> np.ndarray:
+    """Return the (2, 2) rotation by an angle."""
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, -s], [s, c]])
+
+
+def unit(angle: float) -> np.ndarray:
+    """Return the (2,) direction at an angle."""
+    return np.array([np.cos(angle), np.sin(angle)])
+
+
+def to_base(base: np.ndarray, point: np.ndarray) -> np.ndarray:
+    """Return a world (3,) point in the frame of a (3,) base pose x, y, yaw."""
+    return np.append((point[:2] - base[:2]) @ turn(base[2]), point[2])
+
+
+def rotation_matrix(quat: Vector) -> np.ndarray:
+    """Return the (3, 3) rotation matrix of a unit quaternion."""
+    w, x, y, z = quat
     return np.array(
         [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
         ]
     )
+
+
+def quat_to_matrix(quat: Vector) -> np.ndarray:
+    """Return the (3, 3) rotation matrix of a quaternion of any positive norm."""
+    return rotation_matrix(np.asarray(quat, dtype=np.float64) / np.linalg.norm(quat))
 
 
 def matrix_to_quat(matrix: np.ndarray) -> Quaternion:
@@ -63,7 +87,7 @@ def turned(yaw: float, tilt: np.ndarray) -> Quaternion:
 
 def rotate_inverse(quat: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """Return a (3,) vector in the frame of a unit quaternion."""
-    w, axis = quat[0], -quat[1:]
+    w, axis = quat[0], -np.asarray(quat[1:])
     turn = 2.0 * np.cross(axis, vector)
     return vector + w * turn + np.cross(axis, turn)
 

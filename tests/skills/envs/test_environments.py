@@ -12,6 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import skills.envs
+from skills.book import BOOK
 from skills.envs.config import find_episodes
 from skills.tasks.scan import RAYS, REACH
 from skills.tasks.state import CAUSES
@@ -19,7 +20,7 @@ from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
 from tpsrl.robot import fetch
 
-SKILLS = list(skills.envs.NAMES)
+SKILLS = list(BOOK)
 
 
 def make(skill: str, **config):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.chain.predicates import OBJECT_AT, HabTask, SymbolicWorld
-from skills.tasks.places import rotation_matrix
+from planner.chain.predicates import HabTask, SymbolicWorld
+from skills.tasks.tolerances import OBJECT_AT
 from tests.tpsrl.contract.engines import UPRIGHT, Engine, episode, object_index
 from tests.tpsrl.contract.test_reset_and_step import run
+from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.robot import fetch
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator
