@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
-from tpsrl.config import load
 from tpsrl.engines import make_simulator
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.episodes.types import Episode, EpisodeSet
@@ -35,6 +34,7 @@ from tpsrl.files import write_json
 from tpsrl.habitat.scenes import HabitatConfig, Scenes, habitat_options
 from tpsrl.robot import fetch
 from tpsrl.sim.door import Simulator
+from ver_trainer.options import load
 
 REFERENCE = "mujoco"
 _NEAR = 0.05
@@ -340,7 +340,7 @@ def _report(
 
 
 def _plain(config: Config) -> dict[str, Any]:
-    from tpsrl.config import to_dict
+    from ver_trainer.options import to_dict
 
     return to_dict(config)
 

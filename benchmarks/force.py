@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tpsrl.config import load
+from ver_trainer.options import load
 
 
 @dataclass

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tpsrl.config import load
 from tpsrl.errors import UserError, nearest
+from ver_trainer.options import load
 
 
 @dataclass

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tpsrl.config import load
 from tpsrl.files import write_json
+from ver_trainer.options import load
 
 
 @dataclass

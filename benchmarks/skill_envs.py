@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tpsrl.config import load
+from ver_trainer.options import load
 
 
 @dataclass

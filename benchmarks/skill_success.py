@@ -15,7 +15,7 @@ import numpy as np
 
 from eval.statistics import wilson
 from eval.trials import play_episode
-from tpsrl.config import load
+from ver_trainer.options import load
 
 
 @dataclass

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from skills.envs import NAMES
 from tpsrl import options
-from tpsrl.config import load, to_dict
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import REPLICA_CAD, HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load, to_dict
 
 if TYPE_CHECKING:
     from eval.trials import Weights

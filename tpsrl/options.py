@@ -1,4 +1,4 @@
-"""Keys that several commands take: what ``tpsrl.config`` says of each, as metadata of its field.
+"""Keys that several commands take: metadata of their fields, for :mod:`ver_trainer.options`.
 
 A common base class would put its keys before all others; a command lists what matters most first.
 """

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import sys
+import warnings
 from pathlib import Path
 
 from tpsrl.episodes.habitat_json import load_episodes
@@ -9,10 +12,11 @@ from tpsrl.episodes.shipped import shipped_file
 from tpsrl.episodes.types import Episode
 from tpsrl.episodes.validate import validate
 from tpsrl.errors import UserError
-from tpsrl.generation.parallel import generate
+from tpsrl.generation.parallel import fingerprint, generate
 from tpsrl.generation.rules import load_scenario
 from tpsrl.habitat.scenes import Scenes
 from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.cache import cache_dir
 from tpsrl.scenes.objects import object_types
 
 
@@ -69,6 +73,58 @@ def _of_dataset(scenes: Scenes, count: int | None) -> tuple[Episode, ...]:
     for episode in episodes:
         validate(episode, dataset.apartment, dataset.types)
     return episodes
+
+
+def make_episodes(scenario: str, split: str, count: int, workers: int = 1) -> Path:
+    """Return a file of generated episodes, which is made once on a machine.
+
+    It lies in :func:`cache_dir`, under a name that tells the scenario's rules and the scenes.
+
+    Args:
+        scenario: one that :func:`load_scenario` knows.
+        split: whose layouts.
+        count: how many.
+        workers: processes that generate.
+    """
+    rules = load_scenario(scenario)
+    path = _made_folder() / f"{scenario}_{split}_{count}_{fingerprint(rules, split, 0)}.json.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # the ranks of one training come here together
+    with path.with_name(f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            print(f"making {count} {split} episodes of {scenario}, once: {path}", file=sys.stderr)
+            generate(rules, split, count, 0, path, workers)
+    return path
+
+
+def find_episodes(scenario: str, split: str) -> Path:
+    """Return the file of a shipped set, or else the largest that was made on this machine.
+
+    Raises:
+        UserError: there is none. In place of a train set the shipped val set is returned, with a
+            warning.
+    """
+    shipped, substitute = shipped_file(scenario, split), shipped_file(scenario)
+    if shipped.exists():
+        return shipped
+    pattern = f"{scenario}_{split}_*_{fingerprint(load_scenario(scenario), split, 0)}.json.gz"
+    made = sorted(_made_folder().glob(pattern), key=lambda path: int(path.name.split("_")[-2]))
+    if made:
+        return made[-1]
+    hint = f"'tpsrl episodes scenario={scenario} split={split}' makes some"
+    if split != "train" or not substitute.exists():
+        raise UserError(f"no {split} episodes of '{scenario}' ship with tpsrl; {hint}.")
+    warnings.warn(
+        f"no train episodes of '{scenario}' are on this machine, its val episodes are used: fine"
+        f" for a first look, not for training; {hint}, pass their file as episodes=FILE.",
+        stacklevel=2,
+    )
+    return substitute
+
+
+def _made_folder() -> Path:
+    return cache_dir() / "episodes"
 
 
 def pick_episode(episodes: tuple[Episode, ...], index: int) -> Episode:

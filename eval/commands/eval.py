@@ -7,9 +7,9 @@ from pathlib import Path
 
 from planner import options as agent_options
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load
 
 HELP = """Run an agent over episodes in worker processes and measure it.
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from planner import options as agent_options
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load
 
 HELP = """Record a video of one episode: third-person view with the head depth picture, the running
 skill and the plan; a yellow wireframe at the object, a green one at its goal.

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from planner import Plan, PlannerError, Problem, find_plan
-from tpsrl.config import load
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
+from ver_trainer.options import load
 
 HELP = """Plan one episode with the task planner and show the plan.
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skills.tasks.places import KINDS
-from tpsrl.config import load
 from tpsrl.errors import UserError
+from ver_trainer.options import load, option
 
 if TYPE_CHECKING:
     from skills.learned.cards import Card
@@ -37,11 +37,8 @@ class ExportConfig:
     result: Path = field(
         metadata={"help": "result folder of 'tpsrl eval skill=...' of this policy"}
     )
-    place: str | None = field(
-        default=None,
-        metadata={"help": "kind of place that it acts in; null: all", "choices": list(KINDS)},
-    )
-    out: Path = field(default=Path("skills/learned/weights"), metadata={"help": "folder of skills"})
+    place: str | None = option(None, "kind of place that it acts in; null: all", choices=KINDS)
+    out: Path = option(Path("skills/learned/weights"), "folder of skills")
 
 
 CONFIG = ExportConfig
@@ -109,12 +106,8 @@ def _weights(run: Path) -> Path:
     if (run / "policy.safetensors").exists():
         return run / "policy.safetensors"
     from ver_trainer.checkpoint import resolve_weights
-    from ver_trainer.errors import TrainerError
 
-    try:
-        return resolve_weights(run)
-    except TrainerError as error:
-        raise UserError(str(error)) from error
+    return resolve_weights(run)
 
 
 def _training(run: Path) -> dict[str, Any]:

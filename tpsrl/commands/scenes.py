@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.config import load
 from tpsrl.errors import UserError, nearest
+from ver_trainer.options import load
 
 HELP = """Write the apartments as a Habitat scene dataset, or read one and say what is in it.
 

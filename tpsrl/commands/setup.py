@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 
-from tpsrl.config import load
+from ver_trainer.options import load
 
 HELP = """Check this machine: Python, packages, off-screen OpenGL.
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from tpsrl.config import describe, load, to_dict
 from tpsrl.errors import UserError
+from ver_trainer.options import describe, load, to_dict
 
 
 class Mode(enum.Enum):
