@@ -15,22 +15,20 @@ import numpy as np
 
 from eval.statistics import wilson
 from eval.trials import play_episode
-from ver_trainer.options import load
+from ver_trainer.options import option, parse_or_help
 
 
 @dataclass
 class Config:
     """Options of the benchmark."""
 
-    agent: str = field(
-        default="scripted", metadata={"help": "who acts", "choices": ["scripted", "random"]}
-    )
-    skills: str = field(default="all", metadata={"help": "comma-separated skills, or all"})
-    episodes: int = field(default=20, metadata={"help": "episodes a skill", "min": 1})
-    split: str = field(default="val", metadata={"help": "which episodes"})
+    agent: str = option("scripted", "who acts", choices=["scripted", "random"])
+    skills: str = option("all", "comma-separated skills, or all")
+    episodes: int = option(20, "episodes a skill", min=1)
+    split: str = option("val", "which episodes")
     contract: str = field(default="fixed", metadata={"choices": ["fixed", "parity"]})
     actions: str = field(default="full", metadata={"choices": ["full", "restricted"]})
-    seed: int = field(default=0, metadata={"help": "of the first episode"})
+    seed: int = option(0, "of the first episode")
 
 
 GRIP = {"close_cab": {"suction": True}, "close_fridge": {"suction": True}}
@@ -71,7 +69,7 @@ def main(overrides: list[str]) -> int:
 
     import skills.envs
 
-    config = load(Config, overrides)
+    config = parse_or_help(Config, overrides, __doc__)
     names = list(skills.envs.NAMES) if config.skills == "all" else config.skills.split(",")
     table = Table("skill", "success", "95% interval", "return", "steps", "peak force, N", "ends")
     for name in names:

@@ -110,7 +110,7 @@ def usage() -> str:
     """Return the text of ``tpsrl --help``."""
     lines = ["usage: tpsrl COMMAND [key=value ...]", "", "commands:"]
     lines += [f"  {name:<10}{summary(module)}" for name, module in commands().items()]
-    lines += ["", "tpsrl COMMAND --help lists the keys of a command."]
+    lines += ["", "tpsrl COMMAND --help lists its keys; config=FILE.yaml reads some from a file."]
     return "\n".join(lines)
 
 

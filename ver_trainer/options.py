@@ -306,14 +306,14 @@ def _instead(schema: type, key: str, walked: list[str]) -> str:
         if key in field.metadata.get("was", ()):
             return f"; it is '{name}' now"
     section = "".join(f"{part}." for part in walked)
-    names = [name for name in keys(schema) if name.startswith(section)]
-    # epochs= is ppo.epochs=, but a key with its section is compared with that section's
+    names = {n.removeprefix(section): n for n in keys(schema) if n.startswith(section)}
+    # epochs= is ppo.epochs=, but a key with its section is looked for in that section
     tails = {} if walked else {name.rpartition(".")[2]: name for name in reversed(names)}
-    close = difflib.get_close_matches(key, [*names, *tails], n=1, cutoff=0.6)
+    known = {**tails, **names}
+    close = difflib.get_close_matches(key.removeprefix(section), known, n=1, cutoff=0.6)
     if close:
-        return f"; did you mean '{tails.get(close[0], close[0])}'?"
-    near = [name for name in names if "." not in name.removeprefix(section)]
-    return f"; valid ones are: {', '.join(near)}"
+        return f"; did you mean '{known[close[0]]}'?"
+    return f"; valid ones are: {', '.join(n for short, n in names.items() if '.' not in short)}"
 
 
 def _leaves(schema: type, prefix: str = "") -> list[tuple[str, dataclasses.Field[Any], Any]]:
@@ -342,8 +342,10 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 def _row(field: dataclasses.Field[Any], hint: Any) -> tuple[str, str]:
     choices, limits = field.metadata.get("choices"), _limits(field.metadata)
-    kind = " | ".join(str(choice) for choice in choices) if choices else _type_name(hint)
-    return f"{kind} {limits}" if limits else kind, str(field.metadata.get("help", ""))
+    kind = " | ".join(map(str, choices)) if choices else _type_name(_required_type(hint))
+    kind += f" {limits}" if limits else ""
+    kind += ", or null" if _is_optional(hint) else ""
+    return kind, str(field.metadata.get("help", ""))
 
 
 def _type_name(hint: Any) -> str:

@@ -40,7 +40,7 @@ class HandoffConfig:
         default=None, metadata={"help": "how many, from the first; null for all", "min": 1}
     )
     seed: int = field(default=0, metadata={"help": "of the chain", "min": 0})
-    sim: str = field(default="mujoco", metadata=options.ENGINE)
+    sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
     out: Path = field(default=Path("starts.npz"), metadata={"help": "file to write"})

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gymnasium
 
+import ver_trainer.envs  # noqa: F401 - plain warnings
+
 NAMES = {
     "navigate": "Navigate",
     "pick": "Pick",
