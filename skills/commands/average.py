@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpsrl.errors import UserError
+from ver_trainer.export import average_policies, save_policy
 from ver_trainer.options import load, option
 
 HELP = """Write the policy whose weights are the mean of those of several.
@@ -32,8 +33,6 @@ def run(overrides: list[str]) -> int:
     config = load(AverageConfig, overrides)
     if config.out.suffix != ".safetensors":
         raise UserError(f"out={config.out} must end in .safetensors")
-    from ver_trainer.export import average_policies, save_policy
-
     save_policy(average_policies(config.weights), config.out)
     print(config.out)
     return 0

@@ -21,6 +21,7 @@ from skills.learned.inference import read_weights
 from skills.tasks.places import KINDS
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
+from ver_trainer.checkpoint import resolve_weights
 from ver_trainer.options import load, option
 
 HELP = """Put the policy of a run into a folder of skills, with its card.
@@ -106,8 +107,6 @@ def _check_place(config: ExportConfig, card: Card, path: Path) -> None:
 def _weights(run: Path) -> Path:
     if (run / "policy.safetensors").exists():
         return run / "policy.safetensors"
-    from ver_trainer.checkpoint import resolve_weights
-
     return resolve_weights(run)
 
 
