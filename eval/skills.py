@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from skills.book import BOOK, row_of
 from tpsrl import options
-from tpsrl.config import load, to_dict
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import REPLICA_CAD, HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load, option, to_dict
 
 if TYPE_CHECKING:
     from eval.trials import Weights
@@ -34,7 +34,7 @@ _NEW = {"sim": "mujoco", "path": None, "sample": False}
 class SkillEvalConfig:
     """Keys of ``tpsrl eval skill=...``."""
 
-    skill: str = field(default="", metadata={"help": "which skill", "choices": list(BOOK)})
+    skill: str = field(metadata={"help": "which skill", "choices": list(BOOK)})
     agent: str = field(
         default="tpsrl",
         metadata={"help": "who acts", "choices": ["tpsrl", "scripted", "random"]},
@@ -47,7 +47,7 @@ class SkillEvalConfig:
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     path: Path | None = field(default=None, metadata=options.PATH)
-    sim: str = field(default="mujoco", metadata=options.ENGINE)
+    sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
     handoff: Path | None = field(
@@ -56,8 +56,10 @@ class SkillEvalConfig:
     depth: int | None = field(
         default=None, metadata={"help": "pixels of depth; null for what the policy was trained on"}
     )
-    actions: str = field(default="full", metadata={"choices": ["full", "restricted"]})
-    contract: str = field(default="fixed", metadata={"choices": ["fixed", "parity"]})
+    actions: str = option(
+        "full", "restricted: the base stands still", choices=("full", "restricted")
+    )
+    contract: str = option("fixed", "parity: habitat-lab's quirks", choices=("fixed", "parity"))
     sample: bool = field(
         default=False, metadata={"help": "agent=tpsrl: draw actions; otherwise the mean acts"}
     )
@@ -71,8 +73,6 @@ class SkillEvalConfig:
 def run(overrides: list[str]) -> int:
     """Run the missing episodes, print and write the summary."""
     config = load(SkillEvalConfig, overrides)
-    if not config.skill:
-        raise UserError(f"skill= must be one of {', '.join(BOOK)}")
     name = f"{config.skill}_{config.split}_{config.agent}"
     out = config.out or Path("outputs/skills") / name
     out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Keys that several commands take: what ``tpsrl.config`` says of each, as metadata of its field.
+"""Keys that several commands take: metadata of their fields, for :mod:`ver_trainer.options`.
 
 A common base class would put its keys before all others; a command lists what matters most first.
 """
@@ -19,7 +19,6 @@ DATA: Option = {
     "help": "Habitat episode file to use instead of the split's; replica_cad with path="
 }
 PATH: Option = {"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"}
-ENGINE: Option = {"help": "physics", "choices": list(ENGINES)}
-SIM: Option = {"help": "the same as engine", "choices": list(ENGINES)}
+SIM: Option = {"help": "physics engine", "choices": list(ENGINES), "was": ("engine",)}
 GPU: Option = {"help": "sim=habitat: which GPU renders, -1 for none", "min": -1}
 WORKERS: Option = {"help": "processes, by default one a core", "min": 1}

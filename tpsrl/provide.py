@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import sys
+import warnings
 from pathlib import Path
 
 from tpsrl.episodes.habitat_json import load_episodes
@@ -10,14 +12,12 @@ from tpsrl.episodes.shipped import shipped_file
 from tpsrl.episodes.types import Episode
 from tpsrl.episodes.validate import validate
 from tpsrl.errors import UserError
-from tpsrl.generation.parallel import generate
+from tpsrl.generation.parallel import fingerprint, generate
 from tpsrl.generation.rules import Scenario, load_scenario
 from tpsrl.habitat.scenes import Scenes
 from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.cache import cache_dir
 from tpsrl.scenes.objects import object_types
-
-GENERATED = Path("outputs/episodes")
-"""Where sets that were made because none ship are kept for the next command."""
 
 
 def load_scenario_episodes(
@@ -51,7 +51,7 @@ def load_scenario_episodes(
     episodes = load_episodes(source).episodes if data or ships else ()
     if data is None and len(episodes) < (count or 1):
         count = count or least
-        source = generated_file(rules, split, count, workers)
+        source = make_episodes(rules, split, count, workers)
         episodes = load_episodes(source).episodes
     _check_scenario(rules.name, episodes, source)
     if data is not None:
@@ -61,27 +61,7 @@ def load_scenario_episodes(
     return tuple(episodes[:count])
 
 
-def generated_file(
-    rules: Scenario, split: str, count: int, workers: int, folder: Path = GENERATED
-) -> Path:
-    """Return a file with at least ``count`` episodes, made now if there is none.
-
-    Its name has the digest of a user's scenario, so that a changed one gets episodes of its own.
-
-    Raises:
-        UserError: the file cannot be written, or an episode cannot be made.
-    """
-    file = folder / f"{rules.stem()}_{split}.json.gz"
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / f".{file.name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another command may want the same
-        if not file.exists() or len(load_episodes(file)) < count:
-            generate(rules, split, count, 0, file, workers)
-    return file
-
-
 def _of_dataset(scenes: Scenes, count: int | None) -> tuple[Episode, ...]:
-
     dataset, episodes = scenes.read()
     _check_scenario(scenes.scenario, episodes, Path(scenes.file or scenes.path))
     if count is not None and len(episodes) < count:
@@ -89,6 +69,66 @@ def _of_dataset(scenes: Scenes, count: int | None) -> tuple[Episode, ...]:
     for episode in episodes:
         validate(episode, dataset.apartment, dataset.types)
     return episodes
+
+
+def make_episodes(rules: Scenario, split: str, count: int, workers: int = 1) -> Path:
+    """Return a file with at least ``count`` generated episodes, which is made once on a machine.
+
+    It lies in :func:`cache_dir`, under a name that tells the scenario's rules and the scenes.
+
+    Args:
+        rules: of the scenario.
+        split: whose layouts.
+        count: how many.
+        workers: processes that generate.
+
+    Raises:
+        UserError: the file cannot be written, or an episode cannot be made.
+    """
+    folder, code = cache_dir() / "episodes", fingerprint(rules, split, 0)
+    folder.mkdir(parents=True, exist_ok=True)
+    # The ranks of one training come here together.
+    with (folder / f".{code}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = _made(rules, split)
+        if made and made[-1][0] >= count:
+            return made[-1][1]
+        path = folder / f"{rules.name}_{split}_{count}_{code}.json.gz"
+        print(f"making {count} {split} episodes of {rules.name}, once: {path}", file=sys.stderr)
+        generate(rules, split, count, 0, path, workers)
+    return path
+
+
+def find_episodes(scenario: str, split: str) -> Path:
+    """Return the file of a shipped set, or else the largest that was made on this machine.
+
+    Raises:
+        UserError: no such scenario, or no episodes. In place of a train set the shipped val set is
+            returned, with a warning.
+    """
+    rules = load_scenario(scenario)
+    shipped, substitute = shipped_file(rules.name, split), shipped_file(rules.name)
+    if shipped.exists() and not rules.file:
+        return shipped
+    made = _made(rules, split)
+    if made:
+        return made[-1][1]
+    hint = f"'tpsrl episodes scenario={scenario} split={split}' makes some"
+    if split != "train" or rules.file or not substitute.exists():
+        raise UserError(f"no {split} episodes of '{scenario}' ship with tpsrl; {hint}.")
+    warnings.warn(
+        f"no train episodes of '{scenario}' are on this machine, its val episodes are used: fine"
+        f" for a first look, not for training; {hint}, pass their file as episodes=FILE.",
+        stacklevel=2,
+    )
+    return substitute
+
+
+def _made(rules: Scenario, split: str) -> list[tuple[int, Path]]:
+    """Return the sets that were made on this machine, with their sizes, the largest last."""
+    pattern = f"{rules.name}_{split}_*_{fingerprint(rules, split, 0)}.json.gz"
+    files = (cache_dir() / "episodes").glob(pattern)
+    return sorted((int(path.name.split("_")[-2]), path) for path in files)
 
 
 def pick_episode(episodes: tuple[Episode, ...], index: int) -> Episode:

@@ -10,8 +10,8 @@ from pathlib import Path
 from planner import options as agent_options
 from planner.chain.catalog import AGENTS
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load
 
 HELP = """Watch the robot work: record a video of each scenario of the Home Assistant Benchmark,
 then evaluate a few episodes of each and draw how far they got. Takes a few minutes on two cores.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eval.skills import SkillEvalConfig
+from eval.skills import run as evaluate_skill
 from planner import options as agent_options
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load
 
 HELP = """Run an agent over episodes in worker processes and measure it.
 
@@ -18,14 +20,12 @@ command again only runs what is missing, so it can be stopped and continued at a
 docs/evaluation.md explains the numbers.
 
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
-  tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment,
-             keys: skill agent weights episodes split data path handoff depth actions contract seed
-             sample out workers sim gpu habitat.python habitat.robot (docs/training_skills.md)"""
+  tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment"""
 
 
 @dataclass
 class EvalConfig:
-    """Keys of ``tpsrl eval``."""
+    """Keys of ``tpsrl eval scenario=...``."""
 
     scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
     split: str = field(default="val", metadata=options.SPLIT)
@@ -45,8 +45,7 @@ class EvalConfig:
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
     seed: int = field(default=0, metadata={"help": "of the whole run", "min": 0})
     max_steps: int | None = field(default=None, metadata=agent_options.MAX_STEPS)
-    engine: str = field(default="mujoco", metadata=options.ENGINE)
-    sim: str | None = field(default=None, metadata=options.SIM)
+    sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
     attempts: int = field(
@@ -59,14 +58,12 @@ class EvalConfig:
     )
 
 
-CONFIG = EvalConfig
+CONFIG = (EvalConfig, SkillEvalConfig)
 
 
 def run(overrides: list[str]) -> int:
     """Evaluate, print the table and the paths of the results."""
     if any(word.startswith("skill=") for word in overrides):
-        from eval.skills import run as evaluate_skill
-
         return evaluate_skill(overrides)
     config = load(EvalConfig, overrides)
     from eval.figures import draw_stages, load_runs
@@ -89,7 +86,7 @@ def run(overrides: list[str]) -> int:
         scenario=config.scenario,
         agent=config.agent,
         executor=config.executor,
-        engine=config.sim or config.engine,
+        engine=config.sim,
         max_steps=config.max_steps,
         seed=config.seed,
         config={"split": None if data else config.split, "data": data},

@@ -9,10 +9,10 @@ from typing import Any
 
 from planner import options as agent_options
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load
 
 HELP = """Run the chain over episodes and keep the state in which every skill starts.
 
@@ -40,7 +40,7 @@ class HandoffConfig:
         default=None, metadata={"help": "how many, from the first; null for all", "min": 1}
     )
     seed: int = field(default=0, metadata={"help": "of the chain", "min": 0})
-    sim: str = field(default="mujoco", metadata=options.ENGINE)
+    sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
     out: Path = field(default=Path("starts.npz"), metadata={"help": "file to write"})

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from planner import options as agent_options
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load
 
 HELP = """Record a video of one episode: third-person view with the head depth picture, the running
 skill and the plan; a yellow wireframe at the object, a green one at its goal.
@@ -38,8 +38,7 @@ class RecordConfig:
     )
     seed: int = field(default=0, metadata={"help": "as in tpsrl eval", "min": 0})
     max_steps: int | None = field(default=None, metadata=agent_options.MAX_STEPS)
-    engine: str = field(default="mujoco", metadata=options.ENGINE)
-    sim: str | None = field(default=None, metadata=options.SIM)
+    sim: str = field(default="mujoco", metadata=options.SIM)
     path: Path | None = field(default=None, metadata=options.PATH)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
@@ -68,7 +67,7 @@ def run(overrides: list[str]) -> int:
         scenario=config.scenario,
         agent=config.agent,
         executor=config.executor,
-        engine=config.sim or config.engine,
+        engine=config.sim,
         max_steps=config.max_steps,
         seed=config.seed,
         depth=128,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.errors import UserError
 from tpsrl.generation.rules import SPLIT_LAYOUTS, load_scenario, with_clutter
+from ver_trainer.options import load
 
 HELP = """Generate rearrangement episodes and check each of them in the physics engine.
 Interrupted work goes on where it stopped when the same command is run again."""

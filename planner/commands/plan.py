@@ -13,12 +13,12 @@ from planner.chain.grounding import rename
 from planner.chain.predicates import SymbolicWorld, present_problem
 from planner.chain.problems import hab_problem
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
 from tpsrl.provide import load_scenario_episodes, pick_episode
 from tpsrl.sim.mujoco.engine import MujocoSimulator
+from ver_trainer.options import load
 
 HELP = """Plan one episode with the task planner and show the plan.
 

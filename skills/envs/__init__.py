@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gymnasium
 
+import ver_trainer.envs  # noqa: F401 - plain warnings
 from skills.book import BOOK, row_of
 
 

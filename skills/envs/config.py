@@ -8,7 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
@@ -19,11 +18,10 @@ from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import KINDS
 from skills.tasks.sensors import DEPTH, SENSORS
 from tpsrl.engines import make_simulator, object_pool
-from tpsrl.episodes.shipped import shipped_file
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
-from tpsrl.generation.rules import load_scenario
 from tpsrl.habitat.scenes import Scenes, choose_scenes
+from tpsrl.provide import find_episodes
 from tpsrl.sim.door import Simulator
 
 
@@ -37,7 +35,7 @@ class EnvConfig:
         contract: ``"fixed"``, or ``"parity"`` with the quirks of habitat-lab.
         episodes: episode file, or several whose episodes are drawn alike; ``None`` takes the set
             that ships for the skill's scenario, or with ``path`` the one found there.
-        split: of the shipped set: ``"train"``, ``"val"`` or ``"test"``.
+        split: of the shipped set, or of one made on this machine: ``"train"``, ``"val"``, ...
         start: ``"generated"``, or ``"handoff"`` from the file ``handoff``.
         handoff: file or files of start states (:mod:`skills.tasks.handoff`).
         handoff_fraction: share of the episodes that begin at hand-off starts.
@@ -144,7 +142,7 @@ class EnvConfig:
     def _episodes(self, scenario: str) -> tuple[Episode, ...]:
         files = self.episodes
         if files is None or isinstance(files, str | Path):
-            return _load(find_episodes(scenario, self.split, files))
+            return _load(Path(files) if files else find_episodes(scenario, self.split))
         return tuple(episode for file in files for episode in _load(Path(file)))
 
     def _scenes(self, scenario: str) -> Scenes | None:
@@ -176,28 +174,6 @@ class EnvConfig:
         if not starts:
             raise UserError(f"{', '.join(map(str, files))}: no start state of the skill '{skill}'.")
         return starts, float(self.handoff_fraction)
-
-
-def find_episodes(scenario: str, split: str, path: str | Path | None) -> Path:
-    """Return the episode file to use.
-
-    Raises:
-        UserError: nothing ships for this split, or no such scenario.
-    """
-    if path is not None:
-        return Path(path)
-    rules = load_scenario(scenario)
-    wanted, substitute = (shipped_file(rules.name, name) for name in (split, "val"))
-    if wanted.exists() and not rules.file:
-        return wanted
-    hint = f"'tpsrl episodes scenario={scenario} split={split}' makes more"
-    if split != "train" or rules.file or not substitute.exists():
-        raise UserError(f"no {split} episodes of '{scenario}' ship with tpsrl; {hint}.")
-    gymnasium.logger.warn(
-        f"no train episodes of '{scenario}' ship with tpsrl, its val episodes are used: fine for"
-        f" a first look, not for training; {hint}, pass their file as episodes=FILE."
-    )
-    return substitute
 
 
 @lru_cache(maxsize=8)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from tpsrl.config import load
 from tpsrl.episodes.habitat_json import load_episodes
 from tpsrl.episodes.shipped import load_shipped, shipped_scenarios
 from tpsrl.episodes.validate import validate
@@ -16,6 +15,7 @@ from tpsrl.habitat.load.dataset import load_dataset
 from tpsrl.habitat.load.episodes import load_for_episodes
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.objects import object_types
+from ver_trainer.options import load, option
 
 HELP = """Write the apartments as a Habitat scene dataset, or read one and say what is in it.
 
@@ -29,19 +29,12 @@ HELP = """Write the apartments as a Habitat scene dataset, or read one and say w
 class ScenesConfig:
     """Keys of ``tpsrl scenes``."""
 
-    format: str = field(default="habitat", metadata={"help": "export: of what program",
-                                                     "choices": ["habitat"]})  # fmt: skip
-    out: Path = field(
-        default=Path("outputs/habitat"), metadata={"help": "export: folder of the dataset"}
-    )
-    robot: bool = field(default=True, metadata={"help": "export: write Fetch's URDF, too"})
-    episodes: bool = field(
-        default=True, metadata={"help": "export: write the shipped val episodes, too"}
-    )
-    path: Path | None = field(
-        default=None, metadata={"help": "check: folder with a .scene_dataset_config.json"}
-    )
-    data: Path | None = field(default=None, metadata={"help": "check: episode file to play there"})
+    format: str = option("habitat", "export: of what program", choices=("habitat",))
+    out: Path = option(Path("outputs/habitat"), "export: folder of the dataset")
+    robot: bool = option(True, "export: write Fetch's URDF, too")
+    episodes: bool = option(True, "export: write the shipped val episodes, too")
+    path: Path | None = option(None, "check: folder with a .scene_dataset_config.json")
+    data: Path | None = option(None, "check: episode file to play there")
 
 
 CONFIG = ScenesConfig
@@ -58,7 +51,6 @@ def run(overrides: list[str]) -> int:
 
 
 def _export(config: ScenesConfig) -> int:
-
     started = time.monotonic()
     chosen = {}
     if config.episodes:
@@ -78,7 +70,6 @@ def _check(config: ScenesConfig) -> int:
     """Read everything, so that what would fail later is named now."""
     if config.path is None:
         raise UserError("tpsrl scenes check needs path=DIR, the folder of a scene dataset")
-
     episodes = [] if config.data is None else list(load_episodes(config.data))
     if episodes:
         dataset, episodes = load_for_episodes(config.path, episodes)

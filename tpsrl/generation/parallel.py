@@ -62,7 +62,7 @@ def generate(
             episode cannot be made.
     """
     partial = out.with_name(out.name + ".partial")
-    task = _fingerprint(scenario, split, seed)
+    task = fingerprint(scenario, split, seed)
     done = _read_partial(partial, task)
     missing = [i for i in range(n) if i not in done]
     rejections: Counter[str] = Counter()
@@ -145,7 +145,8 @@ def _episode(raw: dict[str, Any]) -> Episode:
     return episode_from_json(raw)
 
 
-def _fingerprint(scenario: Scenario, split: str, seed: int) -> str:
+def fingerprint(scenario: Scenario, split: str, seed: int) -> str:
+    """Return a digest of what a set of episodes depends on: rules, split, seed and scenes."""
     from tpsrl.scenes.apartment import load_apartment
     from tpsrl.scenes.objects import object_types
 

@@ -142,11 +142,11 @@ def test_environment_begins_at_handoff_starts(tmp_path):
 def test_a_chain_of_skills_is_recorded(tmp_path):
     from planner.chain.tpsrl import TpsrlAgent
     from skills.book import make_skill
-    from skills.envs.config import find_episodes
     from tpsrl.episodes.habitat_json import load_episodes
+    from tpsrl.provide import find_episodes
     from tpsrl.sim.mujoco.engine import MujocoSimulator
 
-    problem = load_episodes(find_episodes("tidy_house", "val", None)).episodes[0]
+    problem = load_episodes(find_episodes("tidy_house", "val")).episodes[0]
     recorder = StartRecorder()
     agent = TpsrlAgent(recorder.wrap(make_skill))
     with MujocoSimulator(depth=None) as sim:
