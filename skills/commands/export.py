@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skills.book import placed, row_of
+from skills.learned.cards import (
+    Card,
+    check_special,
+    digests,
+    policy_name,
+    read_card,
+    weights_path,
+    write_card,
+)
+from skills.learned.inference import read_weights
 from skills.tasks.places import KINDS
 from tpsrl.config import load
 from tpsrl.errors import UserError
-
-if TYPE_CHECKING:
-    from skills.learned.cards import Card
+from tpsrl.files import write_atomically
 
 HELP = """Put the policy of a run into a folder of skills, with its card.
 
@@ -51,10 +59,6 @@ CONFIG = ExportConfig
 def run(overrides: list[str]) -> int:
     """Write the weights and the card."""
     config = load(ExportConfig, overrides)
-    from skills.learned.cards import Card, policy_name, weights_path, write_card
-    from skills.learned.inference import read_weights
-    from tpsrl.files import write_atomically
-
     source = _weights(config.run)
     _, header = read_weights(source)
     summary = _json(config.result / "summary.json")
@@ -81,8 +85,6 @@ def _check_measured(
     config: ExportConfig, name: str, described: dict[str, Any], source: Path
 ) -> None:
     """Refuse a result of other weights or of another skill."""
-    from skills.learned.cards import digests
-
     files = described.get("weights_files", {name: described.get("weights_sha256")})
     if files.get(name) != digests({name: source})[name]:
         raise UserError(f"{config.result} measured other weights than {source}; measure these.")
@@ -92,8 +94,6 @@ def _check_measured(
 
 def _check_place(config: ExportConfig, card: Card, path: Path) -> None:
     """Refuse a policy for a kind of place that would not fit its folder."""
-    from skills.learned.cards import check_special, read_card, weights_path
-
     if not row_of(config.skill).placed:
         known = " and ".join(placed())
         raise UserError(f"skill={config.skill} has no place; place= is for {known}.")

@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+import tpsrl.episodes
 from skills.book import Actions, Contract, make_task, placed, row_of
 from skills.envs.worlds import SkillWorlds
 from skills.tasks.base import Task
@@ -19,6 +20,7 @@ from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import KINDS
 from skills.tasks.sensors import DEPTH, SENSORS
 from tpsrl.engines import make_simulator, object_pool
+from tpsrl.episodes.habitat_json import load_episodes
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
 from tpsrl.habitat.scenes import Scenes, choose_scenes
@@ -183,9 +185,7 @@ def find_episodes(scenario: str, split: str, path: str | Path | None) -> Path:
     """
     if path is not None:
         return Path(path)
-    from tpsrl import episodes
-
-    folder = Path(next(iter(episodes.__path__))) / "data"
+    folder = Path(next(iter(tpsrl.episodes.__path__))) / "data"
     wanted = folder / f"{scenario}_{split}.json.gz"
     if wanted.exists():
         return wanted
@@ -202,8 +202,6 @@ def find_episodes(scenario: str, split: str, path: str | Path | None) -> Path:
 
 @lru_cache(maxsize=8)
 def _load(path: Path) -> tuple[Episode, ...]:
-    from tpsrl.episodes.habitat_json import load_episodes
-
     episodes = load_episodes(path).episodes
     if not episodes:
         raise UserError(f"{path}: the file holds no episode; generate some.")
