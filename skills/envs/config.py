@@ -18,6 +18,7 @@ from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import KINDS
 from skills.tasks.sensors import DEPTH, SENSORS
 from tpsrl.engines import make_simulator, object_pool
+from tpsrl.episodes.habitat_json import load_episodes
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
 from tpsrl.habitat.scenes import Scenes, choose_scenes
@@ -178,8 +179,6 @@ class EnvConfig:
 
 @lru_cache(maxsize=8)
 def _load(path: Path) -> tuple[Episode, ...]:
-    from tpsrl.episodes.habitat_json import load_episodes
-
     episodes = load_episodes(path).episodes
     if not episodes:
         raise UserError(f"{path}: the file holds no episode; generate some.")

@@ -17,6 +17,7 @@ from typing import Any
 from skills.book import chained, row_of
 from skills.tasks.places import KINDS
 from tpsrl.errors import UserError
+from tpsrl.files import write_json
 
 SHIPPED = Path(__file__).parent / "weights"
 """Weights that come with the project."""
@@ -185,8 +186,6 @@ def write_card(path: Path, card: Card) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    from tpsrl.files import write_json
-
     content = asdict(card)
     place = content.pop("place")
     content |= content.pop("facts")

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus
+from tpsrl.episodes.habitat_json import episode_from_json, episode_to_json
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
@@ -168,8 +169,6 @@ def write_starts(path: str | Path, starts: Sequence[HandoffStart]) -> None:
     Raises:
         UserError: there are no starts, or the file cannot be written.
     """
-    from tpsrl.episodes.habitat_json import episode_to_json
-
     if not starts:
         raise UserError(f"{path}: there are no start states to write; run more episodes.")
     joints = starts[0].joint_names
@@ -202,8 +201,6 @@ def read_starts(path: str | Path) -> list[HandoffStart]:
     Raises:
         UserError: the file is missing, damaged or of another format.
     """
-    from tpsrl.episodes.habitat_json import episode_from_json
-
     meta, arrays = _read(Path(path))
     starts = []
     for k, entry in enumerate(meta["starts"]):

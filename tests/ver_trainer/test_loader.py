@@ -23,7 +23,7 @@ class Inner:
     clip: float = field(default=0.2, metadata={"help": "clipping range", "min": 0.0})
     sizes: list[int] = option([1, 2], "of the layers", min=1)
     share: float = option(0.5, "of the whole", above=0, below=1, was=("part", "inner.piece"))
-    norm: float = option(1.0, "clipping", above=0, inf=True)
+    norm: float = option(1.0, "clipping", above=0)
 
 
 @dataclass
