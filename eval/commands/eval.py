@@ -20,7 +20,8 @@ docs/evaluation.md explains the numbers.
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
   tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment,
              keys: skill agent weights episodes split data path handoff depth actions contract seed
-             sample out workers sim gpu habitat.python habitat.robot (docs/training_skills.md)"""
+             sample out workers attempts timeout sim gpu habitat.python habitat.robot
+             (docs/training_skills.md)"""
 
 
 @dataclass
@@ -45,18 +46,11 @@ class EvalConfig:
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
     seed: int = field(default=0, metadata={"help": "of the whole run", "min": 0})
     max_steps: int | None = field(default=None, metadata=agent_options.MAX_STEPS)
-    engine: str = field(default="mujoco", metadata=options.ENGINE)
-    sim: str | None = field(default=None, metadata=options.SIM)
+    sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
-    attempts: int = field(
-        default=3,
-        metadata={"help": "workers that may die over an episode before it fails", "min": 1},
-    )
-    timeout: float = field(
-        default=3600.0,
-        metadata={"help": "wall-clock s before a worker on one episode counts as hung", "min": 1},
-    )
+    attempts: int = field(default=3, metadata=options.ATTEMPTS)
+    timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
 
 
 CONFIG = EvalConfig
@@ -64,13 +58,14 @@ CONFIG = EvalConfig
 
 def run(overrides: list[str]) -> int:
     """Evaluate, print the table and the paths of the results."""
+    options.refuse_renamed(overrides, engine="sim")
     if any(word.startswith("skill=") for word in overrides):
         from eval.skills import run as evaluate_skill
 
         return evaluate_skill(overrides)
     config = load(EvalConfig, overrides)
     from eval.figures import draw_stages, load_runs
-    from eval.runner import evaluate
+    from eval.runner import evaluate, report_errors
     from eval.spec import evaluation_spec
     from eval.table import print_summary
     from planner.chain.make import skills_in_use
@@ -88,7 +83,7 @@ def run(overrides: list[str]) -> int:
         scenario=config.scenario,
         agent=config.agent,
         executor=config.executor,
-        engine=config.sim or config.engine,
+        engine=config.sim,
         max_steps=config.max_steps,
         seed=config.seed,
         config={"split": None if data else config.split, "data": data},
@@ -103,8 +98,4 @@ def run(overrides: list[str]) -> int:
     print_summary(summary)
     figure = draw_stages(load_runs([out]), out / "stages.png")
     print(f"\n{out / 'summary.json'}\n{figure}")
-    if summary["errors"]:
-        number = len(summary["errors"])
-        print(f"{number} episodes ended in an error; see 'extra' in {out / 'episodes.jsonl'}")
-        return 1
-    return 0
+    return report_errors(summary, out)

@@ -38,8 +38,7 @@ class RecordConfig:
     )
     seed: int = field(default=0, metadata={"help": "as in tpsrl eval", "min": 0})
     max_steps: int | None = field(default=None, metadata=agent_options.MAX_STEPS)
-    engine: str = field(default="mujoco", metadata=options.ENGINE)
-    sim: str | None = field(default=None, metadata=options.SIM)
+    sim: str = field(default="mujoco", metadata=options.SIM)
     path: Path | None = field(default=None, metadata=options.PATH)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
@@ -50,6 +49,7 @@ CONFIG = RecordConfig
 
 def run(overrides: list[str]) -> int:
     """Record the video and say how the episode ended."""
+    options.refuse_renamed(overrides, engine="sim")
     config = load(RecordConfig, overrides)
     # Mesa's software renderer may use all cores here: nothing else runs beside it.
     os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
@@ -64,7 +64,7 @@ def run(overrides: list[str]) -> int:
         scenario=config.scenario,
         agent=config.agent,
         executor=config.executor,
-        engine=config.sim or config.engine,
+        engine=config.sim,
         max_steps=config.max_steps,
         seed=config.seed,
         depth=128,
