@@ -137,6 +137,8 @@ class ResultFolder:
 
     def remove(self) -> None:
         """Remove the folder with all that is in it."""
+        # First: records whose config is gone already would be refused, were this interrupted.
+        (self.path / EPISODES_FILE).unlink()
         shutil.rmtree(self.path)
 
     def close(self) -> None:
@@ -177,12 +179,15 @@ class ResultFolder:
             write_json(path, config)
             return
         earlier = _read_config(path)
-        for key in sorted(set(earlier) | set(config)):
-            if earlier.get(key) != config.get(key):
-                raise UserError(
-                    f"{self.path} holds a run with {key}={earlier.get(key)}, this one has "
-                    f"{key}={config.get(key)}; choose another out="
-                )
+        keys = sorted(set(earlier) | set(config))
+        changed = [key for key in keys if earlier.get(key) != config.get(key)]
+        if changed:
+            theirs, ours = (
+                ", ".join(f"{key}={run.get(key)}" for key in changed) for run in (earlier, config)
+            )
+            raise UserError(
+                f"{self.path} holds a run with {theirs}, this one has {ours}; choose another out="
+            )
 
 
 def read_folder(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
