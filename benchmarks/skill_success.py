@@ -87,7 +87,7 @@ def main(overrides: list[str]) -> int:
             f"{100 * low:.0f}-{100 * high:.0f}%",
             f"{means[0]:.1f}",
             f"{means[1]:.0f}",
-            f"{np.median([row['peak_force'] for row in rows]):.0f}",
+            f"{np.median([row['force_max'] for row in rows]):.0f}",
             ", ".join(f"{cause} {count}" for cause, count in ends),
         )
     Console(width=140).print(table)
