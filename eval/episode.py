@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +15,7 @@ import numpy as np
 
 from planner.chain.interface import Agent, AgentReport, EpisodeMeasure
 from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError
 from tpsrl.sim.door import SimState, Simulator
 
 NO_SKILL = "(none)"
@@ -75,16 +78,70 @@ class EpisodeRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for ``json.dumps``."""
-        return _plain(dataclasses.asdict(self))
+        return plain(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> EpisodeRecord:
         """Read a line of ``episodes.jsonl``.
 
         Raises:
-            TypeError: a field is missing or unknown.
+            UserError: a field is missing or unknown, as in records of a skill.
         """
-        return cls(**values)
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise UserError(
+                f"record {values.get('index')} is not of an episode of a chain"
+                f" ({str(error).partition(' ')[2]}); choose another out="
+            ) from None
+
+
+@dataclass(frozen=True)
+class EpisodeJob:
+    """One episode to run.
+
+    Attributes:
+        index: position of the episode in its set.
+        episode: what to load.
+        fingerprint: hash of its content.
+        seed: seed of simulator and agent.
+    """
+
+    index: int
+    episode: Episode
+    fingerprint: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"episode {self.index} ({self.episode.episode_id})"
+
+    def empty_record(self) -> EpisodeRecord:
+        """Return a record that says which episode this is, and nothing of what happened."""
+        return EpisodeRecord(
+            index=self.index,
+            episode_id=self.episode.episode_id,
+            fingerprint=self.fingerprint,
+            scenario=self.episode.scenario,
+            layout=self.episode.layout,
+            seed=self.seed,
+        )
+
+
+def fingerprint(episode: Episode) -> str:
+    """Return a short hash of what an episode holds: objects, poses, targets, joints."""
+    digest = hashlib.sha256()
+    for part in (episode.episode_id, episode.scenario, episode.layout):
+        digest.update(part.encode() + b"\0")
+    for item in episode.objects:
+        digest.update(f"{item.type}|{item.instance}|".encode())
+        digest.update(np.round(np.concatenate([item.pos, item.quat]), 6).tobytes())
+    for target in episode.targets:
+        digest.update(f"{target.object_index}|{target.label}|".encode())
+        digest.update(np.round(np.asarray(target.goal_pos, dtype=np.float64), 6).tobytes())
+    digest.update(json.dumps(sorted((k, float(v)) for k, v in episode.joints.items())).encode())
+    if episode.start is not None:
+        digest.update(np.round(np.asarray(episode.start, dtype=np.float64), 6).tobytes())
+    return digest.hexdigest()[:16]
 
 
 @dataclass
@@ -214,14 +271,14 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
     return {"skill": last["skill"] if last else NO_SKILL, "cause": "goal_not_reached"}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Turn NumPy values into Python's, and numbers that JSON lacks into ``None``."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.metrics import summarize
-from eval.store import read_run
+from eval.runner import read_run
 from eval.table import stage_label
 from tpsrl.drawing import save_figure
 from tpsrl.errors import UserError

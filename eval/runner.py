@@ -1,42 +1,74 @@
-"""Runs an agent over episodes in worker processes, into a folder that a second run completes."""
+"""Runs episodes in worker processes, into a folder that a second run completes."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from eval.episode import EpisodeRecord
+from eval.episode import EpisodeJob, EpisodeRecord, blame, run_episode
 from eval.metrics import summarize
-from eval.pool import WorkerPool
-from eval.progress import EvaluationProgress
 from eval.spec import EvaluationSpec
-from eval.store import ResultFolder, fingerprint
-from eval.worker import Job
+from eval.statistics import wilson
 from tpsrl import provenance
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
+from tpsrl.jobs.folder import EPISODES_FILE, ResultFolder, read_folder
+from tpsrl.jobs.pool import JobPool
+from tpsrl.jobs.progress import Tally
+
+Record = dict[str, Any]
+"""A line of ``episodes.jsonl``: ``index``, ``fingerprint``, ``success``, ``steps`` and more."""
 
 
-def evaluate(
-    spec: EvaluationSpec,
-    episodes: Sequence[Episode],
+class Study(Protocol):
+    """What is measured; plain values that can be sent to worker processes.
+
+    Attributes:
+        config: what decides the results.
+    """
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+    def player(self) -> AbstractContextManager[tuple[Callable[[Any], Record], dict[str, Any]]]:
+        """Build what all episodes need; return how to run a job, and facts of the engine."""
+        ...
+
+    def failed(self, job: Any, end: str, extra: dict[str, Any]) -> Record:
+        """Return the record of a job that came to no end of its own."""
+        ...
+
+    def summarize(self, records: Sequence[Record]) -> dict[str, Any]:
+        """Return the metrics, with ``episodes`` and ``errors``."""
+        ...
+
+
+def measure(
+    study: Study,
+    jobs: Sequence[Any],
     out: Path,
     workers: int = 1,
     attempts: int = 3,
     timeout: float = 3600.0,
     label: str = "eval",
 ) -> dict[str, Any]:
-    """Run the episodes that ``out`` lacks and write its summary.
+    """Run the jobs that ``out`` lacks and write its summary.
 
     Every finished episode is on the disk before the next one is counted, so a killed run loses
     only what was running. Ctrl-C stops the workers, writes the summary of what is there and
     raises ``KeyboardInterrupt``.
 
     Args:
-        spec: simulator, agent, task and config.
-        episodes: the set; an episode's index in it decides its seed.
+        study: what is measured.
+        jobs: with index 0, 1, ... and the fingerprint of their data; as text, their names.
         out: result folder (``config.json``, ``episodes.jsonl``, ``summary.json``).
         workers: processes.
         attempts: workers that may die over one episode before it counts as a failure.
@@ -50,86 +82,174 @@ def evaluate(
         UserError: the folder holds another run, cannot be written, or an episode cannot be loaded.
         RuntimeError: workers cannot start.
     """
-    with ResultFolder(out, spec.config) as folder:
-        jobs = [
-            Job(index, episode, fingerprint(episode), spec.episode_seed(index))
-            for index, episode in enumerate(episodes)
-        ]
-        _check_same_episodes(folder, jobs)
-        todo = [job for job in jobs if job.index not in folder.records]
-        session = _Session(spec, folder, len(jobs))
+    with ResultFolder(out, study.config) as folder:
+        todo = folder.missing(jobs)
+        session = _Session(workers)
         try:
             if todo:
-                session.run(todo, WorkerPool(spec, workers, attempts, timeout), label)
+                pool = JobPool[Any, Any](partial(_playing, study), workers, attempts, timeout)
+                tally = Tally(label, len(jobs), len(jobs) - len(todo))
+                session.run(study, todo, pool, folder, tally)
         finally:
             # Also after Ctrl-C or a full disk: what is there is summed up and marked incomplete.
-            summary = session.summary(workers)
+            records = folder.first(len(jobs))
+            summary = {
+                "complete": len(records) == len(jobs),
+                "wanted_episodes": len(jobs),
+                **study.summarize(records),
+                "session": session.facts(),
+                "config": dict(study.config),
+                "engine": session.engine or folder.earlier_summary().get("engine", {}),
+                "versions": provenance.versions(),
+                "commit": provenance.git_commit(),
+                "machine": provenance.machine(),
+                "date": provenance.now(),
+            }
             folder.write_summary(summary)
         return summary
 
 
+@dataclass
 class _Session:
-    """One call of ``evaluate``: what it ran and how fast."""
+    """One call of :func:`measure`: what it ran and how fast."""
 
-    def __init__(self, spec: EvaluationSpec, folder: ResultFolder, total: int) -> None:
-        self._spec, self._folder, self._total = spec, folder, total
-        self._engine: dict[str, Any] = {}
-        self._fresh: list[EpisodeRecord] = []
-        self._seconds = 0.0
-        self._restarts = 0
+    workers: int
+    engine: dict[str, Any] = field(default_factory=dict)
+    episodes: int = 0
+    steps: int = 0
+    restarts: int = 0
+    seconds: float = 0.0
 
-    def run(self, todo: list[Job], pool: WorkerPool, label: str) -> None:
+    def run(
+        self, study: Study, todo: list[Any], pool: JobPool, folder: ResultFolder, tally: Tally
+    ) -> None:
         start = time.perf_counter()
-        wanted = self._wanted()
-        successes = sum(record.success for record in wanted)
-        progress = EvaluationProgress(self._total, len(wanted), successes, label)
+        won = sum(bool(record["success"]) for record in folder.first(tally.total))
         try:
-            with progress, pool:
-                for record in pool.run(todo):
-                    self._folder.append(record)
-                    self._fresh.append(record)
-                    progress.update(record.success, record.steps)
+            with tally, pool:
+                for done in pool.run(todo):
+                    if done.result is None:
+                        extra = {"exit_code": done.exit_code}
+                        record = study.failed(done.job, "worker_died", extra)
+                    else:
+                        record, self.engine = done.result
+                    record["attempts"] = done.attempts
+                    folder.append(record)
+                    won += bool(record["success"])
+                    self.episodes, self.steps = self.episodes + 1, self.steps + record["steps"]
+                    tally.add(1, self._measured(won, tally))
         finally:
-            self._engine, self._restarts = pool.engine, pool.restarts
-            self._seconds = time.perf_counter() - start
+            self.restarts, self.seconds = pool.restarts, time.perf_counter() - start
 
-    def _wanted(self) -> list[EpisodeRecord]:
-        """Records of this run's set; the folder may hold more from a run over more episodes."""
-        return [r for index, r in sorted(self._folder.records.items()) if index < self._total]
+    def _measured(self, won: int, tally: Tally) -> str:
+        count = tally.done + 1
+        low, high = wilson(won, count)
+        speed = self.steps / tally.seconds
+        return f"{speed:.0f} steps/s, success {won / count:.1%} [{low:.0%}, {high:.0%}]"
 
-    def summary(self, workers: int) -> dict[str, Any]:
-        """Return metrics, session, versions, config, commit, machine and date."""
-        wanted = self._wanted()
-        steps = sum(record.steps for record in self._fresh)
+    def facts(self) -> dict[str, Any]:
         return {
-            "complete": len(wanted) == self._total,
-            "wanted_episodes": self._total,
-            **summarize(wanted, self._spec.seed),
-            "session": {
-                "episodes": len(self._fresh),
-                "seconds": self._seconds,
-                "workers": workers,
-                "worker_restarts": self._restarts,
-                "steps_per_second": steps / self._seconds if self._seconds else None,
-            },
-            "config": dict(self._spec.config),
-            "engine": self._engine or self._earlier_engine(),
-            "versions": provenance.versions(),
-            "commit": provenance.git_commit(),
-            "machine": provenance.machine(),
-            "date": provenance.now(),
+            "episodes": self.episodes,
+            "seconds": self.seconds,
+            "workers": self.workers,
+            "worker_restarts": self.restarts,
+            "steps_per_second": self.steps / self.seconds if self.seconds else None,
         }
 
-    def _earlier_engine(self) -> dict[str, Any]:
-        return self._folder.earlier_summary().get("engine", {})
+
+@contextlib.contextmanager
+def _playing(study: Study) -> Iterator[Callable[[Any], tuple[Record, dict[str, Any]]]]:
+    """Run jobs in a worker process."""
+    with study.player() as (play, engine):
+
+        def run(job: Any) -> tuple[Record, dict[str, Any]]:
+            try:
+                return play(job), engine
+            except UserError as error:
+                raise UserError(f"{job}: {error}") from error
+            except Exception:
+                # A fault in one episode must not cost the others; it is counted and shown.
+                return study.failed(job, "error", {"traceback": traceback.format_exc()}), engine
+
+        yield run
 
 
-def _check_same_episodes(folder: ResultFolder, jobs: Sequence[Job]) -> None:
-    for job in jobs:
-        record = folder.records.get(job.index)
-        if record is not None and record.fingerprint != job.fingerprint:
-            raise UserError(
-                f"episode {job.index} in {folder.path} is another one than in this data "
-                f"('{record.episode_id}' there, '{job.episode.episode_id}' here); choose another "
-                "out="
-            )
+@dataclass(frozen=True)
+class _ChainStudy:
+    """An agent over whole episodes, see :class:`Study`."""
+
+    spec: EvaluationSpec
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self.spec.config
+
+    @contextlib.contextmanager
+    def player(self) -> Iterator[tuple[Callable[[EpisodeJob], Record], dict[str, Any]]]:
+        with contextlib.closing(self.spec.simulator.build()) as sim:
+            agent = self.spec.agent.build()
+
+            def play(job: EpisodeJob) -> Record:
+                task, record = self.spec.task.build(job.episode), job.empty_record()
+                steps = self.spec.max_steps
+                return run_episode(sim, agent, task, record, job.episode, steps).to_json()
+
+            yield play, dataclasses.asdict(sim.info)
+
+    def failed(self, job: EpisodeJob, end: str, extra: dict[str, Any]) -> Record:
+        record = job.empty_record()
+        record.end, record.extra = end, extra
+        record.failure = blame(record)
+        return record.to_json()
+
+    def summarize(self, records: Sequence[Record]) -> dict[str, Any]:
+        return summarize([EpisodeRecord.from_json(r) for r in records], self.spec.seed)
+
+
+def evaluate(
+    spec: EvaluationSpec,
+    episodes: Sequence[Episode],
+    out: Path,
+    workers: int = 1,
+    attempts: int = 3,
+    timeout: float = 3600.0,
+    label: str = "eval",
+) -> dict[str, Any]:
+    """Run an agent over the episodes that ``out`` lacks, see :func:`measure`.
+
+    Args:
+        spec: simulator, agent, task and config.
+        episodes: the set; an episode's index in it decides its seed.
+        out: result folder.
+        workers: processes.
+        attempts: workers that may die over one episode before it counts as a failure.
+        timeout: wall-clock seconds for one episode before its worker is taken for hung.
+        label: shown beside the progress bar.
+
+    Returns:
+        The summary, as written to ``summary.json``.
+
+    Raises:
+        UserError: see :func:`measure`.
+        RuntimeError: workers cannot start.
+    """
+    jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
+    return measure(_ChainStudy(spec), jobs, out, workers, attempts, timeout, label)
+
+
+def report_errors(summary: Mapping[str, Any], out: Path) -> int:
+    """Say how many episodes ended in an error; return the exit code."""
+    if summary["errors"]:
+        number = len(summary["errors"])
+        print(f"{number} episodes ended in an error; see 'extra' in {out / EPISODES_FILE}")
+    return int(bool(summary["errors"]))
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], dict[int, EpisodeRecord]]:
+    """Read a finished or running evaluation's config and records without touching it.
+
+    Raises:
+        UserError: the folder holds no evaluation of a chain.
+    """
+    config, records = read_folder(path)
+    return config, {k: EpisodeRecord.from_json(record) for k, record in records.items()}

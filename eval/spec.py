@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from eval.episode import EpisodeJob, fingerprint
 from planner.chain.catalog import fingerprints, policies_of, stand_ins
 from planner.chain.problems import to_solve
 from skills.learned.cards import common_depth
+from tpsrl.episodes.types import Episode
 from tpsrl.habitat.scenes import Scenes
 
 
@@ -64,9 +66,10 @@ class EvaluationSpec:
     max_steps: int
     seed: int = 0
 
-    def episode_seed(self, index: int) -> int:
-        """Return the seed of the episode with this index, whatever else is run."""
-        return int(np.random.SeedSequence([self.seed, index]).generate_state(1)[0])
+    def job(self, index: int, episode: Episode) -> EpisodeJob:
+        """Return an episode with the seed that its index gives it, whatever else is run."""
+        seed = int(np.random.SeedSequence([self.seed, index]).generate_state(1)[0])
+        return EpisodeJob(index, episode, fingerprint(episode), seed)
 
 
 def evaluation_spec(

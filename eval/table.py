@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +34,9 @@ def rate(interval: Mapping[str, Any]) -> str:
 
 def print_summary(summary: Mapping[str, Any], console: Console | None = None) -> None:
     """Print success, stages, failures by skill and cause, steps, distance, force, throughput."""
-    (console or Console()).print(Group(*_tables(summary)), highlight=False)
+    # Not the console's own opinion: FORCE_COLOR would have it write colour codes into files.
+    console = console or Console(force_terminal=sys.stdout.isatty())
+    console.print(Group(*_tables(summary)), highlight=False)
 
 
 def _tables(summary: Mapping[str, Any]) -> list[RenderableType]:

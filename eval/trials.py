@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
+from eval.episode import plain
+from eval.statistics import wilson
 from skills.book import make_skill, row_of
 from skills.envs.agents import DrivingAgent, EnvAgent, RandomAgent, SkillAgent
 from skills.envs.single import SkillEnv
 from skills.learned.cards import SHIPPED, policy_of, special_places, weights_path
 from skills.learned.inference import NumpyPolicy
-from skills.superseded.imitation.collect import environment
 from skills.superseded.laws.standing import STANDING
 from tpsrl.errors import UserError
 
@@ -39,23 +44,100 @@ class Weights:
 
 @dataclass(frozen=True)
 class TrialJob:
-    """Some episodes to run in one worker process.
+    """One episode of a skill's environment.
 
     Attributes:
+        index: number of its record.
+        seed: of the episode.
+        fingerprint: hash of the data that seeds draw episodes from.
+    """
+
+    index: int
+    seed: int
+    fingerprint: str
+
+    def __str__(self) -> str:
+        return f"the episode of seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class SkillStudy:
+    """An agent in a skill's environment, see :class:`eval.runner.Study`.
+
+    Attributes:
+        config: what decides the results.
         skill: name of the environment's skill.
         env_args: arguments of the environment.
         agent: ``"tpsrl"`` (a trained policy), ``"scripted"`` or ``"random"``.
         policy: weights of the trained policy; the environment offers what all of them sense.
-        seeds: of the episodes.
         sample: actions are drawn from the policy's distribution; otherwise its mean acts.
     """
 
+    config: Mapping[str, Any]
     skill: str
     env_args: dict[str, Any]
     agent: str
-    policy: Weights | None
-    seeds: tuple[int, ...]
+    policy: Weights | None = None
     sample: bool = False
+
+    @contextlib.contextmanager
+    def player(self) -> Iterator[tuple[Callable[[TrialJob], dict[str, Any]], dict[str, Any]]]:
+        """See :class:`eval.runner.Study`."""
+        with contextlib.closing(SkillEnv(self.skill, **self.env_args)) as env:
+            agent = self._agent(env)
+
+            def play(job: TrialJob) -> dict[str, Any]:
+                own = {"index": job.index, "fingerprint": job.fingerprint}
+                return own | plain(play_episode(env, agent, job.seed))
+
+            yield play, dataclasses.asdict(env.sim.info)
+
+    def _agent(self, env: SkillEnv) -> EnvAgent:
+        if self.agent == "random":
+            return RandomAgent(env)
+        if self.agent == "scripted":
+            return scripted_agent(env)
+        assert self.policy is not None
+        special = {kind: NumpyPolicy.load(path) for kind, path in self.policy.special.items()}
+        return PolicyAgent(env, NumpyPolicy.load(self.policy.general), self.sample, special)
+
+    def failed(self, job: TrialJob, end: str, extra: dict[str, Any]) -> dict[str, Any]:
+        """See :class:`eval.runner.Study`."""
+        nothing = {"return": 0.0, "steps": 0, "force_max": 0.0}
+        how = {"success": False, "cause": end, "reason": "", **nothing, "extra": extra}
+        return dataclasses.asdict(job) | how
+
+    def summarize(self, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return success with its 95% Wilson interval, mean return and length, and causes.
+
+        Where records name the place of the target (Pick, Place) its kinds are counted by
+        themselves.
+        """
+        kinds = sorted({record["place"] for record in records if "place" in record})
+        count = max(len(records), 1)
+        return {
+            **_rate(records),
+            "mean_return": sum(record["return"] for record in records) / count,
+            "mean_steps": sum(record["steps"] for record in records) / count,
+            "median_peak_force": median([record["force_max"] for record in records] or [0.0]),
+            "causes": dict(Counter(map(_cause, records)).most_common()),
+            "places": {k: _rate([r for r in records if r.get("place") == k]) for k in kinds},
+            "errors": [record["index"] for record in records if "extra" in record],
+        }
+
+
+def _cause(record: Mapping[str, Any]) -> str:
+    """Return why an episode ended, and what the scripted skill said if it failed."""
+    reason = record.get("reason", "")
+    return f"{record['cause']} ({reason})" if reason and not record["success"] else record["cause"]
+
+
+def _rate(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return how many records succeeded, with the 95% Wilson interval."""
+    count, won = len(records), sum(record["success"] for record in records)
+    low, high = wilson(won, count) if count else (None, None)
+    success = won / count if count else None
+    return {"episodes": count, "successes": won, "success": success, "low": low, "high": high}
 
 
 class PolicyAgent(EnvAgent):
@@ -92,23 +174,6 @@ class PolicyAgent(EnvAgent):
         return self._policy.step(self.observation, self._rng)
 
 
-def run_trials(job: TrialJob) -> list[dict[str, Any]]:
-    """Run the episodes of a job; return one record each."""
-    env = environment(job.skill, job.env_args)
-    agent = _agent(job, env)
-    return [play_episode(env, agent, seed) for seed in job.seeds]
-
-
-def _agent(job: TrialJob, env: SkillEnv) -> EnvAgent:
-    if job.agent == "random":
-        return RandomAgent(env)
-    if job.agent == "scripted":
-        return scripted_agent(env)
-    assert job.policy is not None
-    special = {kind: NumpyPolicy.load(path) for kind, path in job.policy.special.items()}
-    return PolicyAgent(env, NumpyPolicy.load(job.policy.general), job.sample, special)
-
-
 def scripted_agent(env: SkillEnv) -> EnvAgent:
     """Return the scripted agent of an environment."""
     if not row_of(env.skill).program:
@@ -141,7 +206,7 @@ def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
         "reason": reason,
         "return": total,
         "steps": steps,
-        "peak_force": peak,
+        "force_max": peak,
         **place,
         **{k: v for k, v in info.items() if k.endswith(("distance", "angle", "error"))},
     }

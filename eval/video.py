@@ -13,18 +13,17 @@ import numpy as np
 
 from eval.episode import EpisodeRecord, run_episode
 from eval.overlay import Caption, compose, target_boxes
-from eval.progress import RecordingProgress
 from eval.spec import EvaluationSpec
-from eval.store import fingerprint
-from eval.worker import Job
 from planner.chain.interface import Agent, AgentReport
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
+from tpsrl.jobs.progress import Tally
 from tpsrl.sim.door import Simulator
 
 FPS = 30
 WIDTH, HEIGHT = 640, 480
 _END_SECONDS = 2.0
+_SHOWN_STEPS = 10
 
 
 class VideoWriter:
@@ -197,22 +196,29 @@ def record_episode(
     Raises:
         UserError: no OpenGL, the file cannot be written, or the episode cannot be loaded.
     """
-    job = Job(index, episode, fingerprint(episode), spec.episode_seed(index))
+    record = spec.job(index, episode).empty_record()
     with VideoWriter(out) as writer:
         sim = spec.simulator.build()
         try:
             camera = EpisodeCamera(writer, episode, every)
             agent, task = spec.agent.build(), spec.task.build(episode)
-            with RecordingProgress(out.name, spec.max_steps) as progress:
+            with Tally(out.name, spec.max_steps, unit="steps") as tally:
 
                 def observe(sim: Simulator, agent: Agent, step: int) -> None:
                     camera(sim, agent, step)
-                    progress(sim, agent, step)
+                    if step and step % _SHOWN_STEPS == 0:
+                        tally.add(_SHOWN_STEPS, *_estimate(agent.report(), step, spec.max_steps))
 
-                record = run_episode(
-                    sim, agent, task, job.empty_record(), episode, spec.max_steps, observe
-                )
+                run_episode(sim, agent, task, record, episode, spec.max_steps, observe)
             camera.end(record)
         finally:
             sim.close()
     return record
+
+
+def _estimate(report: AgentReport, step: int, max_steps: int) -> tuple[str, int]:
+    """Return the running skill, and the steps that the whole plan may take."""
+    skill = report.skills[-1].skill if report.skills else "-"
+    # A plan that was made again starts over, so the step limit bounds the estimate.
+    steps = step * len(report.plan) // report.cursor if report.cursor else max_steps
+    return skill, min(steps, max_steps)

@@ -22,3 +22,5 @@ PATH: Option = {"help": "Habitat scene dataset to play in; null for tpsrl's own 
 SIM: Option = {"help": "physics engine", "choices": list(ENGINES), "was": ("engine",)}
 GPU: Option = {"help": "sim=habitat: which GPU renders, -1 for none", "min": -1}
 WORKERS: Option = {"help": "processes, by default one a core", "min": 1}
+ATTEMPTS: Option = {"help": "workers that may die over an episode before it fails", "min": 1}
+TIMEOUT: Option = {"help": "wall-clock s before a worker on one episode counts as hung", "min": 1}

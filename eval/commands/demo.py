@@ -7,10 +7,17 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eval.figures import draw_stages, load_runs
+from eval.runner import evaluate
+from eval.spec import evaluation_spec
+from eval.table import print_summary
+from eval.video import record_episode
 from planner import options as agent_options
-from planner.chain.catalog import AGENTS
+from planner.chain.catalog import AGENTS, fingerprints, policies_of, skill_lines
+from planner.chain.problems import to_solve
 from tpsrl import options
 from tpsrl.jobs.processes import all_cores
+from tpsrl.provide import load_scenario_episodes, pick_episode
 from ver_trainer.options import load
 
 HELP = """Watch the robot work: record a video of each scenario of the Home Assistant Benchmark,
@@ -49,8 +56,6 @@ CONFIG = DemoConfig
 def run(overrides: list[str]) -> int:
     """Record, evaluate, print the tables and where everything is."""
     config = load(DemoConfig, overrides)
-    from planner.chain.catalog import fingerprints, policies_of, skill_lines
-    from planner.chain.problems import to_solve
 
     scenarios = {word: to_solve(word) for word in config.scenarios.split(",")}
     policies = policies_of(config.agent, weights=config.weights)
@@ -67,7 +72,6 @@ def run(overrides: list[str]) -> int:
         _evaluate(config, word, config.out / f"{rules.stem()}_{mark}")
         for word, rules in scenarios.items()
     ]
-    from eval.figures import draw_stages, load_runs
 
     figure = draw_stages(load_runs(folders), config.out / "stages.png")
     print("\nvideos:")
@@ -79,9 +83,6 @@ def run(overrides: list[str]) -> int:
 
 def _record(config: DemoConfig, scenario: str, out: Path) -> Path:
     os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
-    from eval.spec import evaluation_spec
-    from eval.video import record_episode
-    from tpsrl.provide import load_scenario_episodes, pick_episode
 
     episodes = load_scenario_episodes(scenario, least=config.episode + 1)
     episode = pick_episode(episodes, config.episode)
@@ -100,10 +101,6 @@ def _record(config: DemoConfig, scenario: str, out: Path) -> Path:
 
 
 def _evaluate(config: DemoConfig, scenario: str, out: Path) -> Path:
-    from eval.runner import evaluate
-    from eval.spec import evaluation_spec
-    from eval.table import print_summary
-    from tpsrl.provide import load_scenario_episodes
 
     episodes = load_scenario_episodes(scenario, count=config.episodes, workers=config.workers)
     spec = evaluation_spec(

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eval.figures import draw_stages, load_runs
+from eval.runner import evaluate, report_errors
 from eval.skills import SkillEvalConfig
 from eval.skills import run as evaluate_skill
+from eval.spec import evaluation_spec
+from eval.table import print_summary
 from planner import options as agent_options
+from planner.chain.make import skills_in_use
+from planner.chain.problems import to_solve
 from tpsrl import options
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from tpsrl.provide import load_scenario_episodes
 from ver_trainer.options import load
 
 HELP = """Run an agent over episodes in worker processes and measure it.
@@ -48,14 +55,8 @@ class EvalConfig:
     sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
-    attempts: int = field(
-        default=3,
-        metadata={"help": "workers that may die over an episode before it fails", "min": 1},
-    )
-    timeout: float = field(
-        default=3600.0,
-        metadata={"help": "wall-clock s before a worker on one episode counts as hung", "min": 1},
-    )
+    attempts: int = field(default=3, metadata=options.ATTEMPTS)
+    timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
 
 
 CONFIG = (EvalConfig, SkillEvalConfig)
@@ -66,13 +67,6 @@ def run(overrides: list[str]) -> int:
     if any(word.startswith("skill=") for word in overrides):
         return evaluate_skill(overrides)
     config = load(EvalConfig, overrides)
-    from eval.figures import draw_stages, load_runs
-    from eval.runner import evaluate
-    from eval.spec import evaluation_spec
-    from eval.table import print_summary
-    from planner.chain.make import skills_in_use
-    from planner.chain.problems import to_solve
-    from tpsrl.provide import load_scenario_episodes
 
     scenario = to_solve(config.scenario).name
     name = f"{scenario}_{config.split}_{config.agent}_{config.executor}"
@@ -101,8 +95,4 @@ def run(overrides: list[str]) -> int:
     print_summary(summary)
     figure = draw_stages(load_runs([out]), out / "stages.png")
     print(f"\n{out / 'summary.json'}\n{figure}")
-    if summary["errors"]:
-        number = len(summary["errors"])
-        print(f"{number} episodes ended in an error; see 'extra' in {out / 'episodes.jsonl'}")
-        return 1
-    return 0
+    return report_errors(summary, out)

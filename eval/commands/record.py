@@ -6,10 +6,14 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eval.spec import evaluation_spec
+from eval.video import record_episode
 from planner import options as agent_options
+from planner.chain.problems import to_solve
 from tpsrl import options
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from tpsrl.provide import load_scenario_episodes, pick_episode
 from ver_trainer.options import load
 
 HELP = """Record a video of one episode: third-person view with the head depth picture, the running
@@ -52,10 +56,6 @@ def run(overrides: list[str]) -> int:
     config = load(RecordConfig, overrides)
     # Mesa's software renderer may use all cores here: nothing else runs beside it.
     os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
-    from eval.spec import evaluation_spec
-    from eval.video import record_episode
-    from planner.chain.problems import to_solve
-    from tpsrl.provide import load_scenario_episodes, pick_episode
 
     scenario = to_solve(config.scenario).name
     scenes = choose_scenes(config.path, config.data, config.scenario, config.split, None)

@@ -7,8 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tpsrl import options
+from tpsrl.episodes.habitat_json import load_episodes, save_episodes
+from tpsrl.episodes.types import EpisodeSet
 from tpsrl.errors import UserError
+from tpsrl.generation.moved import moved_episodes
+from tpsrl.generation.parallel import generate
 from tpsrl.generation.rules import SPLIT_LAYOUTS, load_scenario, with_clutter
+from tpsrl.scenes.apartment import load_apartment
 from ver_trainer.options import load
 
 HELP = """Generate rearrangement episodes and check each of them in the physics engine.
@@ -53,7 +58,6 @@ def run(overrides: list[str]) -> int:
     scenario = load_scenario(config.scenario)
     if config.clutter is not None:
         scenario = with_clutter(scenario, config.clutter)
-    from tpsrl.generation.parallel import generate
 
     started = time.monotonic()
     rejections = generate(scenario, config.split, config.n, config.seed, config.out, config.workers)
@@ -69,11 +73,6 @@ def run(overrides: list[str]) -> int:
 
 def _move(config: EpisodesConfig, source: Path) -> int:
     """Write the episodes of a file with their furniture as in layouts of ``split``."""
-    from tpsrl.episodes.habitat_json import load_episodes, save_episodes
-    from tpsrl.episodes.types import EpisodeSet
-    from tpsrl.generation.moved import moved_episodes
-    from tpsrl.scenes.apartment import load_apartment
-
     if not config.split.startswith("wide"):
         raise UserError("moved= is for split=wide and split=widedev: its episodes are not checked")
     episodes = load_episodes(source).episodes

@@ -12,7 +12,10 @@ from planner import Plan, PlannerError, Problem, find_plan
 from planner.chain.grounding import rename
 from planner.chain.predicates import SymbolicWorld, present_problem
 from planner.chain.problems import hab_problem
+from planner.draw import draw_plan
+from planner.pddl import to_pddl
 from tpsrl import options
+from tpsrl.drawing import save_figure
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
@@ -112,8 +115,6 @@ def _table(plan: Plan, episode: Episode, wide: bool) -> Table:
 
 
 def _draw(plan: Plan, episode: Episode, out: Path) -> None:
-    from planner.draw import draw_plan
-    from tpsrl.drawing import save_figure
 
     figure = draw_plan(
         plan, f"{plan.problem.name}, episode {episode.episode_id}: {len(plan)} actions"
@@ -122,7 +123,6 @@ def _draw(plan: Plan, episode: Episode, out: Path) -> None:
 
 
 def _write_pddl(problem: Problem, folder: Path) -> None:
-    from planner.pddl import to_pddl
 
     domain, text = to_pddl(problem)
     write_atomically(folder / "domain.pddl", domain.encode())

@@ -60,6 +60,8 @@ def run(overrides: list[str]) -> int:
     source = _weights(config.run)
     _, header = read_weights(source)
     summary = _json(config.result / "summary.json")
+    if not summary.get("complete", True):
+        raise UserError(f"{config.result} is not complete; run its 'tpsrl eval' again first.")
     described = summary.pop("config")
     data = source.read_bytes()
     name = policy_name(config.skill, config.place)

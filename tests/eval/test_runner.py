@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from eval.runner import evaluate
-from eval.store import ResultFolder, StorageError, read_run
+from eval.runner import evaluate, read_run
 from tests.eval.counting_world import episode, spec
 from tpsrl.errors import UserError
+from tpsrl.jobs.folder import ResultFolder, StorageError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -164,7 +164,7 @@ def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
 def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
     with (
         ResultFolder(tmp_path, spec().config),
-        pytest.raises(StorageError, match="in use by another run"),
+        pytest.raises(StorageError, match=rf"in use by process {os.getpid()} since 20\d\d-.*T"),
     ):
         evaluate(spec(), [episode(0)], tmp_path, workers=1)
 
@@ -185,8 +185,8 @@ FULL_DISK = """
 import resource, signal
 from pathlib import Path
 from eval.runner import evaluate
-from eval.store import StorageError
 from tests.eval.counting_world import episode, spec
+from tpsrl.jobs.folder import StorageError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 try:

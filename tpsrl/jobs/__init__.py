@@ -1,1 +1,1 @@
-"""Work over many seeds in processes of their own."""
+"""Long work in pieces: worker processes, a folder that survives kills, progress."""

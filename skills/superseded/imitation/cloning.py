@@ -19,7 +19,7 @@ from skills.superseded.imitation.batches import Batch, Rows, make_batch
 from skills.superseded.imitation.demonstrations import Demonstration
 from skills.tasks.base import ActionLayout
 from tpsrl.errors import UserError
-from tpsrl.jobs.batch import Tally
+from tpsrl.jobs.progress import Tally
 from ver_trainer.files import replacing
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.heads import MixedActions

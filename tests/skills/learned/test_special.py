@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tpsrl.episodes
-from eval.trials import TrialJob, Weights, find_weights, run_trials
+from eval.trials import SkillStudy, TrialJob, Weights, find_weights
 from planner.chain.catalog import describe, fingerprints, policies_of, skill_lines
 from skills.envs.single import SkillEnv
 from skills.learned.cards import (
@@ -103,8 +103,9 @@ def test_the_kind_of_place_chooses_the_policy_of_trials(tmp_path):
     env_args = {"depth": None, "episodes": str(GROCERIES), "options": {"horizon": 12}}
 
     def play(weights):
-        env = {**env_args, "sensors": sensors}
-        return run_trials(TrialJob("pick", env, "tpsrl", weights, tuple(range(6))))
+        study = SkillStudy({}, "pick", {**env_args, "sensors": sensors}, "tpsrl", weights)
+        with study.player() as (run, _):
+            return [run(TrialJob(k, k, "")) for k in range(6)]
 
     records, found = play(both), {kind: play(weights) for kind, weights in alone.items()}
     assert {record["place"] for record in records} == {"open", "cabinet"}

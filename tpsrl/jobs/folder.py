@@ -1,0 +1,239 @@
+"""The folder of a run: its config, one line a record, a summary; made to survive kills."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from io import FileIO
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeVar
+
+from tpsrl.errors import UserError
+from tpsrl.files import write_json
+from tpsrl.provenance import now
+
+EPISODES_FILE = "episodes.jsonl"
+CONFIG_FILE = "config.json"
+SUMMARY_FILE = "summary.json"
+
+
+class StorageError(UserError):
+    """The folder cannot be written; what was written before is intact."""
+
+
+class Numbered(Protocol):
+    """A job whose record is kept.
+
+    Attributes:
+        index: number of its record.
+        fingerprint: hash of the data it works on.
+    """
+
+    @property
+    def index(self) -> int: ...  # noqa: D102
+    @property
+    def fingerprint(self) -> str: ...  # noqa: D102
+
+
+N = TypeVar("N", bound=Numbered)
+
+
+class ResultFolder:
+    """Opens a run's folder for writing, alone; use it as a context manager.
+
+    A last line that a kill cut short is removed; its job will be run again.
+
+    Args:
+        path: folder, created if it does not exist.
+        config: what decides the results; must equal that of earlier runs in the folder.
+
+    Attributes:
+        records: by index; each holds ``index`` and the ``fingerprint`` of its data.
+
+    Raises:
+        StorageError: not writable, or in use by another process.
+        UserError: the folder holds results of another config, or a damaged line.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        self.path = path
+        self._file: FileIO | None = None
+        self._lock: IO[str] | None = None
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(path / ".lock", "a+")  # noqa: SIM115 - held while the run lasts
+            self._acquire(self._lock)
+            self._check_config(dict(config))
+            self.records, end = read_records(path / EPISODES_FILE)
+            # Unbuffered: a line that fails on a full disk must not linger in a buffer.
+            self._file = open(path / EPISODES_FILE, "ab", buffering=0)  # noqa: SIM115
+            self._file.truncate(end)
+        except OSError as error:
+            self.close()
+            raise StorageError(f"cannot write to {path}: {error.strerror}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def missing(self, jobs: Iterable[N]) -> list[N]:
+        """Return the jobs that have no record yet.
+
+        Raises:
+            UserError: a record is of other data than the job.
+        """
+        todo = []
+        for job in jobs:
+            record = self.records.get(job.index)
+            if record is None:
+                todo.append(job)
+            elif record.get("fingerprint") != job.fingerprint:
+                raise UserError(
+                    f"episode {job.index} in {self.path} is another one than in this data; choose"
+                    " another out="
+                )
+        return todo
+
+    def first(self, count: int) -> list[dict[str, Any]]:
+        """Return the records with an index below ``count``, in order."""
+        return [record for index, record in sorted(self.records.items()) if index < count]
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add a record's line and wait until it is on the disk.
+
+        Raises:
+            StorageError: the disk is full; the lines before are intact.
+        """
+        assert self._file is not None
+        line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(end)
+            raise StorageError(
+                f"cannot write {self.path / EPISODES_FILE}: {error.strerror}; "
+                f"the {len(self.records)} episodes before are kept, make room and run again"
+            ) from error
+        self.records[record["index"]] = record
+
+    def write_summary(self, summary: Mapping[str, Any]) -> Path:
+        """Write ``summary.json`` and return its path."""
+        path = self.path / SUMMARY_FILE
+        write_json(path, summary)
+        return path
+
+    def earlier_summary(self) -> dict[str, Any]:
+        """Return the summary of an earlier run in this folder, empty if there is none."""
+        try:
+            return dict(json.loads((self.path / SUMMARY_FILE).read_text()))
+        except (OSError, ValueError):
+            return {}
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        # First: records whose config is gone already would be refused, were this interrupted.
+        (self.path / EPISODES_FILE).unlink()
+        shutil.rmtree(self.path)
+
+    def close(self) -> None:
+        """Release the folder."""
+        for file in (self._file, self._lock):
+            if file is not None:
+                file.close()
+        self._file = self._lock = None
+
+    def __enter__(self) -> ResultFolder:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _acquire(self, lock: IO[str]) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            holder = lock.read() or "another process"
+            raise StorageError(
+                f"{self.path} is in use by {holder}; wait for it or choose another out="
+            ) from error
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} since {now()}")
+        lock.flush()
+
+    def _check_config(self, config: dict[str, Any]) -> None:
+        path = self.path / CONFIG_FILE
+        config = json.loads(json.dumps(config))
+        if not path.exists():
+            if (self.path / EPISODES_FILE).exists():
+                raise UserError(
+                    f"{self.path} holds {EPISODES_FILE} but no {CONFIG_FILE}, so nobody can say "
+                    "what made it; choose another out="
+                )
+            write_json(path, config)
+            return
+        earlier = _read_config(path)
+        keys = sorted(set(earlier) | set(config))
+        changed = [key for key in keys if earlier.get(key) != config.get(key)]
+        if changed:
+            theirs, ours = (
+                ", ".join(f"{key}={run.get(key)}" for key in changed) for run in (earlier, config)
+            )
+            raise UserError(
+                f"{self.path} holds a run with {theirs}, this one has {ours}; choose another out="
+            )
+
+
+def read_folder(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """Return config and records of a finished or running run without touching it.
+
+    Raises:
+        UserError: the folder holds no run, or a damaged one.
+    """
+    if not (path / CONFIG_FILE).exists() or not (path / EPISODES_FILE).exists():
+        raise UserError(f"{path} holds no evaluation: {CONFIG_FILE} or {EPISODES_FILE} is missing")
+    return _read_config(path / CONFIG_FILE), read_records(path / EPISODES_FILE)[0]
+
+
+def read_records(path: Path) -> tuple[dict[int, dict[str, Any]], int]:
+    """Read a file of records; none if it does not exist.
+
+    Returns:
+        Records by index, and the number of bytes up to the end of the last complete line.
+
+    Raises:
+        UserError: a line other than an unfinished last one is damaged, or has no index.
+    """
+    records: dict[int, dict[str, Any]] = {}
+    end = 0
+    lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            if number == len(lines) - 1 and not lines[-1]:
+                break
+            raise UserError(
+                f"line {number} of {path} is damaged; remove it or choose another out="
+            ) from error
+        if not isinstance(record, dict) or not isinstance(record.get("index"), int):
+            raise UserError(
+                f"line {number} of {path} has no index, as in results of older versions; choose"
+                " another out="
+            )
+        records[record["index"]] = record
+        end += len(line) + 1
+    return records, end
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text()))
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON; choose another out=") from error
