@@ -18,7 +18,6 @@ from omegaconf import OmegaConf
 
 from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.config import TrainConfig, load_config, validate_pretrained
-from ver_trainer.distributed.preemption import FractionPreemption
 from ver_trainer.errors import Interrupted
 from ver_trainer.evaluation import evaluate
 from ver_trainer.export import policy_header
@@ -198,7 +197,7 @@ class Runner:
             self._boundary = None
             parts.collector.version = self.updates
             if parts.preemption is not None:
-                parts.preemption.end(stats.total, learn)
+                parts.preemption.end(learn)
             self._after_update(stats, metrics, learn)
 
     def _collect(self) -> CollectStats:
@@ -209,8 +208,7 @@ class Runner:
         preemption.begin(parts.collector.step_seconds)
         parts.collector.ends_early = lambda: preemption.should_end(parts.storage.num_complete)
         stats = parts.collector.collect()
-        if isinstance(preemption, FractionPreemption):
-            preemption.collected()
+        preemption.collected(stats.steps)
         return stats
 
     def _overlapped(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.ver_trainer.envs import make
 from tests.ver_trainer.test_learner import make_learner
 from ver_trainer import load_config
 from ver_trainer.distributed.group import Group
+from ver_trainer.distributed.preemption import TimePreemption
 from ver_trainer.rollout.batch import Rollout
 
 
@@ -51,5 +53,28 @@ def training(out: Path, *overrides: str) -> None:
     (out / f"result{rank}.json").write_text(json.dumps([result.steps, result.updates]))
 
 
+def deciding(out: Path) -> None:
+    """Two rollouts of 100 steps that are planned to take 0.1 s; saves how they ended.
+
+    In the first one every step takes half as long again, in the second one rank 1 stops.
+    """
+    group = Group.from_environment()
+    preemption = TimePreemption(group, 100)
+    preemption.end(0.0)
+    ended = []
+    for seconds, most in ((0.0015, 100), (0.001, 100 if group.is_first else 10)):
+        preemption.begin(np.array([0.001]))
+        begin, steps = time.perf_counter(), 0
+        while steps < 100 and not preemption.should_end(steps):
+            time.sleep(seconds)
+            steps = min(int((time.perf_counter() - begin) / seconds), most)
+        ended.append({"steps": steps, "seconds": time.perf_counter() - begin})
+        preemption.collected(steps)
+    (out / f"steps{group.rank}.json").write_text(json.dumps(ended))
+    group.barrier()
+    group.close()
+
+
 if __name__ == "__main__":
-    {"gradient": gradient, "training": training}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    jobs = {"gradient": gradient, "training": training, "deciding": deciding}
+    jobs[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -101,14 +101,44 @@ def test_decider_against_brute_force(seed: int) -> None:
     quota = int(envs * rng.integers(2, 12))
     step_seconds = rng.lognormal(-4, 1.0, (ranks, envs)) * rng.lognormal(0, 0.7, (ranks, 1))
     learn = float(rng.choice([0.0, 0.01, 0.3]))
-    duration = best_duration(step_seconds, quota, learn)
+    duration, steps = best_duration(step_seconds, quota, learn)
+    assert steps == round(rate(step_seconds, quota, 0.0, duration) * duration)
     chosen = rate(step_seconds, quota, learn, duration)
     assert chosen == pytest.approx(brute_force(step_seconds, quota, learn), rel=1e-6)
 
 
 def test_decider_waits_for_equals_and_not_for_stragglers() -> None:
     equal = np.full((4, 8), 0.01)
-    assert best_duration(equal, 8 * 16, 0.05) == pytest.approx(0.16)
+    assert best_duration(equal, 8 * 16, 0.05) == pytest.approx((0.16, 4 * 128))
     straggler = equal.copy()
     straggler[3] *= 50
-    assert best_duration(straggler, 8 * 16, 0.05) == pytest.approx(0.16)
+    assert best_duration(straggler, 8 * 16, 0.05, 0.05)[0] == pytest.approx(0.16)
+    slower = equal.copy()
+    slower[3] *= 1.03  # hardly worth a stale row
+    assert best_duration(slower, 8 * 16, 0.0, 0.0)[1] < 4 * 128
+    assert best_duration(slower, 8 * 16, 0.0, 0.05)[1] == 4 * 128
+
+
+def test_rollouts_end_by_steps_as_well_as_by_time(tmp_path: Path) -> None:
+    """Everything is slower than planned: no rank is cut. One rank breaks down: nobody waits."""
+    run_ranks("deciding", str(tmp_path))
+    for rank in (0, 1):
+        slow, broken = json.loads((tmp_path / f"steps{rank}.json").read_text())
+        assert slow["steps"] >= 0.85 * 100
+        assert broken["steps"] == (100 if rank == 0 else 10)
+        assert broken["seconds"] < 0.35
+
+
+def test_two_ranks_of_cartpole_inline_fill_their_rollouts(tmp_path: Path) -> None:
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
+        *("-m", "tpsrl", "train", "env=CartPole-v1", "scheme=ver", "collector=inline"),
+        *(f"out={tmp_path}", "total_steps=50000", "log.tensorboard=false"),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()][1:]
+    assert len(lines) > 5
+    assert np.mean([x["collect/steps"] for x in lines]) >= 0.9 * 16 * 128
+    assert np.mean([x["learner/stale_fraction"] for x in lines]) < 0.1
