@@ -21,6 +21,7 @@ from ver_trainer.memory import keep_freed_memory
 from ver_trainer.nets.normalization import RunningNorm
 from ver_trainer.nets.policy import make_policy
 from ver_trainer.rollout.batch import Rollout
+from ver_trainer.rollout.storage import RolloutStorage
 
 
 def make_learner(seed: int = 0, core: str = "lstm", **ppo) -> tuple[PPOLearner, object]:
@@ -180,10 +181,41 @@ def test_running_norm_merges_batches() -> None:
 
 def test_advantages_are_normalised() -> None:
     learner, storage = make_learner(normalize_advantage=True)
-    learner.update(storage, 0.0)
-    advantage = storage.advantage[storage.fresh_rows()]
-    assert advantage.mean() == pytest.approx(0, abs=1e-5)
-    assert advantage.std() == pytest.approx(1, abs=1e-4)
+    rollout = Rollout(storage, learner.ppo, learner.recurrent)
+    rollout.compute_gae()
+    learner._normalize(rollout)
+    (batch,) = rollout.mini_batches(1, np.random.default_rng(0))
+    assert batch.advantage.mean().item() == pytest.approx(0, abs=1e-5)
+    assert batch.advantage.std(correction=0).item() == pytest.approx(1, abs=1e-4)
+
+
+def test_stale_rows_are_normalised_with_the_fresh_ones_and_only_once() -> None:
+    """Rollouts that end early train on rows of earlier ones, on the scale of the rewards."""
+    torch.manual_seed(0)
+    policy = make_policy(SPEC, NetConfig(mlp=[8]))
+    storage = RolloutStorage(SPEC, 4, 16, 0, keep_stale=True)
+    config = PPOConfig(normalize_advantage=True)
+    learner = PPOLearner(policy, config, OptimConfig(), Group(), np.random.default_rng(0))
+    for steps in (16, 6, 6):
+        fill(storage, steps, scale=100.0)
+        rows = (storage.fresh_rows(), storage.fill_rows())
+        learner.update(storage, 0.0)
+        fresh, stale = (storage.advantage[part] for part in rows)
+        assert len(stale) == 4 * (16 - steps)
+        assert steps == 16 or 0.5 < stale.std() / fresh.std() < 2
+        storage.after_update()
+
+
+def fill(storage: RolloutStorage, steps: int, scale: float) -> None:
+    """Ends a rollout after ``steps`` steps of every environment, with rewards of this size."""
+    envs = np.arange(storage.num_envs)
+    rng = np.random.default_rng(steps)
+    for step in range(steps):
+        rows = storage.append(envs, np.zeros(len(envs)), np.full(len(envs), step), 0)
+        storage.obs["obs"][rows] = torch.randn(len(envs), 3)
+        storage.tensors["log_prob"][rows] = -1.1
+        ended, last = np.zeros(len(envs), bool), np.zeros(len(envs))
+        storage.finish_step(envs, rng.normal(0, scale, len(envs)), ended, last)
 
 
 def test_nan_in_a_loss_names_the_culprit_and_keeps_the_weights() -> None:

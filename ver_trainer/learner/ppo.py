@@ -109,7 +109,7 @@ class PPOLearner:
         else:
             rollout.compute_gae()
         if self.ppo.normalize_advantage:
-            self._normalize(storage, rollout.rows)
+            self._normalize(rollout)
         if self.anchor is not None:
             self.anchor.prepare(rollout, progress, steps)
         rate = self._set_rate(progress, len(rollout.rows))
@@ -236,13 +236,12 @@ class PPOLearner:
             "ppo.max_grad_norm; the last checkpoint is kept"
         )
 
-    def _normalize(self, storage: RolloutStorage, rows: np.ndarray) -> None:
-        advantage = storage.advantage[rows].astype(np.float64)
-        moments = np.array([advantage.sum(), np.square(advantage).sum(), len(rows)])
+    def _normalize(self, rollout: Rollout) -> None:
+        advantage = rollout.storage.advantage[rollout.rows].astype(np.float64)
+        moments = np.array([advantage.sum(), np.square(advantage).sum(), len(advantage)])
         total, squares, count = self.group.sum_array(moments)
-        mean = total / count
-        std = np.sqrt(max(squares / count - mean**2, 0.0)) + 1e-8
-        storage.advantage[rows] = (advantage - mean) / std
+        rollout.mean = total / count
+        rollout.std = np.sqrt(max(squares / count - rollout.mean**2, 0.0)) + 1e-8
 
     @torch.no_grad()
     def _update_normalizers(self, storage: RolloutStorage, rows: np.ndarray) -> None:
