@@ -115,7 +115,9 @@ def build(
         rng = np.random.default_rng([config.seed, group.rank])
         scheme = SCHEMES[config.scheme]
         preempts = config.collect.preempt and group.size > 1 and scheme.preemption != "none"
-        storage = make_storage(config, spec, policy, device, n, keep_stale=preempts)
+        # DD-PPO trains on the shortened rollout as it is, VER fills it up.
+        keep_stale = preempts and scheme.preemption == "time"
+        storage = make_storage(config, spec, policy, device, n, keep_stale)
         learner = make_learner(config, policy, group, rng)
         if config.ppo.anchor_coef:
             learner.anchor = Anchor(policy, config.ppo, n)
@@ -229,7 +231,9 @@ def _make_team(
 def _make_preemption(config: TrainConfig, group: Group, quota: int) -> Preemption:
     if SCHEMES[config.scheme].preemption == "time":
         return TimePreemption(group, quota)
-    return FractionPreemption(group, quota, config.collect.preempt_fraction)
+    # Ranks learn together, so each has a row for every mini-batch.
+    shortest = max(0.25, config.ppo.mini_batches / quota)
+    return FractionPreemption(group, quota, config.collect.preempt_fraction, shortest)
 
 
 def _make_batched(factory: EnvFactory, config: TrainConfig) -> Any:

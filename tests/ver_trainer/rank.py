@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -34,12 +35,14 @@ def gradient(out: Path) -> None:
 
 
 def training(out: Path, *overrides: str) -> None:
-    """Trains and saves this rank's final weights."""
-    kind = "Slow" if "slow" in overrides else "Ragged"
+    """Trains and saves this rank's final weights; with ``straggler`` rank 0 is the slow one."""
+    env_args = {"kind": "Slow" if "slow" in overrides else "Ragged"}
+    if "straggler" in overrides and os.environ["RANK"] == "0":
+        env_args = {"kind": "Faulty", "seconds": 0.01}
     config = load_config(
-        [x for x in overrides if x != "slow"],
+        [x for x in overrides if "=" in x],
         out=str(out / "run"),
-        env_args={"kind": kind},
+        env_args=env_args,
         total_steps=1024,
         **{"log.progress": False, "log.tensorboard": False, "collect.num_envs": 4,
            "collect.steps": 16, "net.mlp": [8], "net.core": "lstm", "net.core_size": 8},

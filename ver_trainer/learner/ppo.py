@@ -112,7 +112,7 @@ class PPOLearner:
             self._normalize(rollout)
         if self.anchor is not None:
             self.anchor.prepare(rollout, progress, steps)
-        rate = self._set_rate(progress, len(rollout.rows))
+        rate = self._set_rate(progress, storage.size)
         shift = self._shift(behaviour)
         sums, count = self._learn(rollout, shift)
         self._update_normalizers(storage, rollout.rows)

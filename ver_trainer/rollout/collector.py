@@ -82,7 +82,8 @@ class Collector:
 
     Attributes:
         version: number of the policy used for inference, stored with every row.
-        ends_early: called while waiting; true ends the rollout before it is full.
+        ends_early: called while waiting (in lock step after every step of all environments); true
+            ends the rollout before it is full.
         before_inference: called before every inference (fetches new weights in ``async``).
         step_seconds: running mean of the seconds between successive steps of each environment,
             waiting for inference and for its turn included, learning excluded ``[num_envs]``.
@@ -175,7 +176,8 @@ class Collector:
             if count and first is not None and now - first >= patience:
                 break
             left = None if first is None else max(first + patience - now, 0.0)
-            if self.ends_early is not None:
+            # In lock step a rollout ends between two steps of all environments.
+            if self.ends_early is not None and not self.rules.lock_step:
                 if self.ends_early():
                     break
                 left = min(left, 0.005) if left is not None else 0.005
