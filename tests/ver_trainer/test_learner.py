@@ -18,6 +18,7 @@ from ver_trainer.learner.lamb import Lamb, parameter_groups, trust_ratio
 from ver_trainer.learner.ppo import PPOLearner
 from ver_trainer.learner.schedule import learning_rate
 from ver_trainer.memory import keep_freed_memory
+from ver_trainer.nets.core import Packing
 from ver_trainer.nets.normalization import RunningNorm
 from ver_trainer.nets.policy import make_policy
 from ver_trainer.rollout.batch import Rollout
@@ -253,6 +254,30 @@ def test_vtrace_learner_uses_current_values() -> None:
     storage.tensors["value"][:] = 1000.0  # stale predictions must not matter
     learner.update(storage, 0.0)
     assert np.abs(storage.returns[storage.fresh_rows()]).max() < 100
+
+
+def test_off_policy_rows_are_weighted_by_their_ratio_once() -> None:
+    """Half as probable as when they were collected: half of the gain, not a quarter."""
+    learner, storage = make_learner(core="none", clip=10.0)
+    learner.vtrace_correction = True
+    rows = torch.from_numpy(storage.fresh_rows())
+    with torch.no_grad():
+        distribution, _ = learner.policy.distribution(
+            {"obs": storage.obs["obs"][rows]},
+            Packing(torch.tensor([len(rows)]), learner.policy.initial_state(len(rows))),
+        )
+        log_prob = distribution.log_prob(storage.tensors["action"][rows])
+    storage.tensors["log_prob"][rows] = log_prob + np.log(2.0)
+    storage.reward[:], storage.next_value[:] = 0.0, 0.0
+    storage.reward[rows.numpy()] = 3.0
+    rollout = Rollout(storage, PPOConfig(gamma=0.0), recurrent=False)
+    learner.ppo = rollout.config
+    learner._compute_vtrace(rollout)
+    (batch,) = rollout.mini_batches(1, np.random.default_rng(0))
+    gain = -learner.losses(batch).action
+    values = learner.policy.evaluate(batch.obs, batch.action, batch.packing).value
+    expected = (0.5 * (3.0 - values) * batch.weight).mean()
+    assert gain.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["adam", "lamb"])
