@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
+from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.errors import CheckpointError
 from ver_trainer.rollout.collector import Collector, Episode
@@ -44,13 +46,38 @@ def capture(runner: Runner) -> dict[str, Any]:
     return state
 
 
+def read_state(checkpoint: Path, rank: int, size: int, loose: bool) -> dict[str, Any]:
+    """Reads what a rank needs to go on.
+
+    Args:
+        checkpoint: folder of the checkpoint.
+        rank: this rank.
+        size: number of ranks of this run.
+        loose: whether another number of ranks may go on. A rank that is new gets what all ranks
+            share, and begins its environments and random generators afresh.
+
+    Raises:
+        CheckpointError: if the checkpoint is damaged, or was written by another number of ranks.
+    """
+    if loose and not (checkpoint / f"state.{rank}.pt").is_file():
+        shared = CheckpointManager.load(checkpoint, 0)
+        return {k: v for k, v in shared.items() if k not in ("random", "next_episodes")}
+    saved = json.loads((checkpoint / "meta.json").read_text()).get("ranks", size)
+    if saved != size and not loose:
+        raise CheckpointError(
+            f"'{checkpoint}' was written by {saved} rank(s) and this run has {size}: start "
+            f"{saved}, or resume=loose to go on with new episodes"
+        )
+    return CheckpointManager.load(checkpoint, rank)
+
+
 def restore(runner: Runner, checkpoint: Path, state: dict[str, Any]) -> None:
     """Brings a freshly built run to the state of a checkpoint.
 
     Args:
         runner: a run built from the same configuration.
         checkpoint: folder of the checkpoint, for the weights.
-        state: this rank's state, as read by ``CheckpointManager.load``.
+        state: this rank's state, as read by :func:`read_state`.
 
     Raises:
         CheckpointError: if the checkpoint is damaged, or ``resume=exact`` and it was not written
@@ -74,7 +101,8 @@ def restore(runner: Runner, checkpoint: Path, state: dict[str, Any]) -> None:
         parts.pool.restore(state["pool"])
         parts.collector.restore(state["collector"])
         parts.storage.restore(state["storage"])
-    restore_random(state["random"], parts.generator, parts.rng)
+    if "random" in state:
+        restore_random(state["random"], parts.generator, parts.rng)
 
 
 def capture_random(generator: torch.Generator, rng: np.random.Generator) -> dict[str, Any]:

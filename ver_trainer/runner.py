@@ -16,14 +16,13 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.config import TrainConfig, load_config, validate_pretrained
 from ver_trainer.errors import Interrupted
 from ver_trainer.evaluation import evaluate
 from ver_trainer.export import policy_header
 from ver_trainer.logger import Logger
 from ver_trainer.parts import Parts, build, make_storage
-from ver_trainer.resume import capture, restore
+from ver_trainer.resume import capture, read_state, restore
 from ver_trainer.rollout.collector import CollectStats, Episode
 from ver_trainer.rollout.overlap import OverlappedCollector
 from ver_trainer.run_folder import RunFolder
@@ -81,9 +80,9 @@ class Runner:
         self.checkpoint = self.folder.open(config)
         self._resumed: dict[str, Any] = {}
         if self.checkpoint is not None:
-            several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-            rank = int(os.environ.get("RANK", "0")) if several else 0
-            self._resumed = CheckpointManager.load(self.checkpoint, rank)
+            size = int(os.environ.get("WORLD_SIZE", "1"))
+            rank = int(os.environ.get("RANK", "0")) if size > 1 else 0
+            self._resumed = read_state(self.checkpoint, rank, size, config.resume == "loose")
         first_episodes = tuple(self._resumed.get("next_episodes", ()))
         self.parts: Parts = build(config, env, first_episodes)
         self.steps = 0
@@ -348,6 +347,7 @@ class Runner:
                 "steps": self.steps,
                 "mean_return": self.mean_return() if self.episodes else None,
                 "seconds": state["seconds"],
+                "ranks": parts.group.size,
                 "config": dataclasses.asdict(self.config),
             },
             self._score(),

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ import torch
 from tests.ver_trainer.envs import make
 from tests.ver_trainer.test_learner import make_learner
 from ver_trainer import load_config
+from ver_trainer.config import TrainConfig
 from ver_trainer.distributed.group import Group
 from ver_trainer.distributed.preemption import TimePreemption
 from ver_trainer.rollout.batch import Rollout
@@ -34,19 +36,22 @@ def gradient(out: Path) -> None:
     group.close()
 
 
+def small_config(out: Path, *overrides: str, **values: Any) -> TrainConfig:
+    """A run of 64 steps a rank and update in ``out/run``."""
+    return load_config(
+        ["total_steps=1024", *overrides],
+        out=str(out / "run"),
+        **{"log.progress": False, "log.tensorboard": False, "collect.num_envs": 4,
+           "collect.steps": 16, "net.mlp": [8], "net.core": "lstm", "net.core_size": 8, **values},
+    )  # fmt: skip
+
+
 def training(out: Path, *overrides: str) -> None:
     """Trains and saves this rank's final weights; with ``straggler`` rank 0 is the slow one."""
     env_args = {"kind": "Slow" if "slow" in overrides else "Ragged"}
     if "straggler" in overrides and os.environ["RANK"] == "0":
         env_args = {"kind": "Faulty", "seconds": 0.01}
-    config = load_config(
-        [x for x in overrides if "=" in x],
-        out=str(out / "run"),
-        env_args=env_args,
-        total_steps=1024,
-        **{"log.progress": False, "log.tensorboard": False, "collect.num_envs": 4,
-           "collect.steps": 16, "net.mlp": [8], "net.core": "lstm", "net.core_size": 8},
-    )  # fmt: skip
+    config = small_config(out, *(x for x in overrides if "=" in x), env_args=env_args)
     from ver_trainer.runner import Runner
 
     runner = Runner(config, make)

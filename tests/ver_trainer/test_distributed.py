@@ -13,9 +13,15 @@ import numpy as np
 import pytest
 import torch
 
+from tests.ver_trainer.envs import make
+from tests.ver_trainer.rank import small_config
 from tests.ver_trainer.test_learner import make_learner
+from ver_trainer import train
 from ver_trainer.distributed.preemption import best_duration
+from ver_trainer.errors import CheckpointError
+from ver_trainer.resume import read_state
 from ver_trainer.rollout.batch import Rollout
+from ver_trainer.runner import TrainResult
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,6 +84,28 @@ def test_two_ranks_train_one_policy(scheme: str, speed: str, tmp_path: Path) -> 
             assert x["learner/stale_fraction"] == 0 and x["learner/policy_lag"] == 0
             assert x["collect/steps"] >= 16 and x["collect/steps"] % 4 == 0
     assert scheme == "ver" or min(x["collect/steps"] for x in lines) < 64
+
+
+def test_loose_resume_changes_the_number_of_ranks(tmp_path: Path) -> None:
+    """One rank, then two, then one again; without resume=loose the number may not change."""
+
+    def run(*overrides: str) -> TrainResult:
+        config = small_config(tmp_path, "collector=inline", *overrides, env_args={"kind": "Ragged"})
+        return train(config, make)
+
+    assert run("total_steps=256").steps == 256
+    (first,) = (tmp_path / "run" / "checkpoints").glob("update_*")
+    with pytest.raises(CheckpointError, match=r"written by 1 rank.*this run has 2.*resume=loose"):
+        read_state(first, 1, 2, loose=False)
+    assert "random" not in read_state(first, 1, 2, loose=True)  # ranks must not sample alike
+    overrides = ("collector=inline", "resume=loose", "total_steps=512")
+    run_ranks("training", str(tmp_path), *overrides)
+    a, b = (torch.load(tmp_path / f"weights{rank}.pt") for rank in (0, 1))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert json.loads((tmp_path / "result1.json").read_text())[0] >= 512
+    with pytest.raises(CheckpointError, match=r"written by 2 rank.*this run has 1"):
+        run("total_steps=1024")
+    assert run("total_steps=1024", "resume=loose").steps >= 1024
 
 
 def brute_force(step_seconds: np.ndarray, quota: int, learn: float) -> float:
