@@ -115,6 +115,7 @@ class OptimConfig:
     name: str = "adam"
     lr: float = 2.5e-4
     critic_lr: float = 0.0  # of the critic's own parameters; 0: lr
+    entropy_lr: float = 1e-2  # of a learned entropy coefficient; constant
     eps: float = 1e-5
     weight_decay: float = 0.0
     schedule: str = "cosine"
@@ -171,6 +172,7 @@ class TrainConfig:
 
 POSITIVE = (
     *("total_steps", "threads", "optim.lr", "ppo.epochs", "ppo.mini_batches"),
+    "optim.entropy_lr",
     *("collect.num_envs", "collect.steps", "collect.envs_per_worker", "collect.threads"),
     *("collect.num_inference_workers", "collect.queue"),
     *("log.interval", "log.keep_checkpoints", "log.checkpoint_interval"),

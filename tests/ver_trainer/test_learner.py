@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tests.ver_trainer.envs import make
 from tests.ver_trainer.test_sequences import SPEC, ragged_storage
+from ver_trainer import load_config, train
 from ver_trainer.config import NetConfig, OptimConfig, PPOConfig
 from ver_trainer.distributed.group import Group
 from ver_trainer.errors import NonFiniteError
@@ -105,6 +109,33 @@ def test_entropy_coefficient_reaches_its_target(target: float) -> None:
     # The multiplier and the policy circle around the saddle point: look at the mean.
     assert np.mean(history[2000:]) == pytest.approx(target, abs=0.05)
     assert 1e-4 < coefficient.value().item() < 1
+
+
+def test_the_entropy_of_a_run_reaches_its_target(tmp_path: Path) -> None:
+    """The third action pays a little more; a coefficient at the policy's rate came far too late."""
+    learner = {"ppo.epochs": 6, "ppo.gamma": 0.0, "optim.lr": 2e-3, "ppo.normalize_advantage": True}
+    entropy = {"ppo.learned_entropy": True, "ppo.entropy_coef": 0.001, "ppo.entropy_target": 0.8}
+    size = {"collect.num_envs": 8, "collect.steps": 16, "net.mlp": [16], "total_steps": 30_000}
+    quiet = {"log.progress": False, "log.tensorboard": False, "log.checkpoint_interval": 1000}
+    values = {"out": str(tmp_path), "collector": "inline", **learner, **entropy, **size, **quiet}
+    train(load_config(**values), make)
+    lines = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    last_third = [x["learner/entropy"] for x in lines[-len(lines) // 3 :]]
+    assert np.mean(last_third) == pytest.approx(0.8, abs=0.08)
+    assert lines[-1]["learner/lr"] < 1e-4
+
+
+@pytest.mark.parametrize("name", ["adam", "lamb"])
+def test_the_entropy_coefficient_has_a_rate_of_its_own(name: str) -> None:
+    policy = make_policy(SPEC, NetConfig(mlp=[8]))
+    storage = ragged_storage(0, state_size=0)
+    storage.tensors["log_prob"][:] = -1.1
+    ppo = PPOConfig(learned_entropy=True, entropy_coef=0.1, epochs=1, mini_batches=1)
+    optim = OptimConfig(name=name, entropy_lr=0.03, weight_decay=0.1)
+    learner = PPOLearner(policy, ppo, optim, Group(), np.random.default_rng(0))
+    learner.update(storage, progress=1.0)  # where the policy's rate is 0
+    change = learner.coefficient.log_value.item() - np.log(0.1)
+    assert change == pytest.approx(-0.03, rel=1e-3)
 
 
 def test_entropy_coefficient_keeps_its_bounds() -> None:

@@ -145,7 +145,7 @@ class PPOLearner:
         batch = rows * self.group.size // self.ppo.mini_batches
         rate = learning_rate(self.optim, progress, batch)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group.get("lr_scale", 1.0)
+            group["lr"] = group.get("fixed_lr", rate * group.get("lr_scale", 1.0))
         return rate
 
     def _step(self, batch: MiniBatch, shift: list[Tensor], first: bool) -> dict[str, Tensor] | None:
