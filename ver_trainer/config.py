@@ -28,7 +28,7 @@ CHOICES = {
     "net.std": ("parameter", "state"),
     "net.activation": ("tanh", "relu", "elu"),
     "optim.name": ("adam", "lamb"),
-    "optim.schedule": ("cosine", "linear", "constant"),
+    "optim.schedule": ("cosine", "linear", "constant", "scaled_to_base"),
     "log.best_by": ("return", "eval"),
 }
 
@@ -119,7 +119,7 @@ class OptimConfig:
     eps: float = 1e-5
     weight_decay: float = 0.0
     schedule: str = "cosine"
-    final_lr: float = 0.0  # as a fraction of lr
+    final_lr: float = 0.0  # as a fraction of lr, for cosine and linear
     warmup: float = 0.0  # as a fraction of total_steps
     lamb_rho: float = 0.01
     batch_scaling: int = 0  # > 0: lr is multiplied by max(sqrt(batch / batch_scaling), 1)
@@ -373,6 +373,16 @@ def _validate_together(config: TrainConfig) -> None:
         raise ConfigError(
             f"collect.min_batch={collect.min_batch} is above collect.max_batch="
             f"{collect.max_batch}: swap them or use 0 for the automatic choice"
+        )
+    if config.log.best_by == "eval" and not config.log.eval_interval:
+        raise ConfigError(
+            "log.best_by=eval needs evaluations during training: set log.eval_interval, or use "
+            "log.best_by=return"
+        )
+    if config.optim.schedule == "scaled_to_base" and not config.optim.batch_scaling:
+        raise ConfigError(
+            "optim.schedule=scaled_to_base falls from a scaled learning rate: set "
+            "optim.batch_scaling, or use optim.schedule=constant"
         )
     if not 0 < collect.preempt_fraction <= 1:
         raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import os
 import time
 from collections import deque
@@ -65,12 +66,22 @@ def train(
     return Runner(config or load_config(**values), env).run()
 
 
+def interleave(parts: list[list[Episode]]) -> list[Episode]:
+    """Joins lists in turns, so that the last entries come from all of them.
+
+    Lists are aligned at their ends: a window over the result holds as much of each as it can.
+    """
+    turns = itertools.zip_longest(*(reversed(part) for part in parts))
+    mixed = [episode for turn in turns for episode in turn if episode is not None]
+    return mixed[::-1]
+
+
 class Runner:
     """Runs a configuration from start, or from the last checkpoint, to its end.
 
     Attributes:
         steps, updates: environment steps (over all ranks) and policy updates so far.
-        episodes: the last ``log.window`` episodes.
+        episodes: the last ``log.window`` episodes of all ranks, the same on every rank.
     """
 
     def __init__(self, config: TrainConfig, env: Callable[..., Any] | None = None) -> None:
@@ -257,7 +268,7 @@ class Runner:
         group, log = self.parts.group, self.config.log
         total = int(group.sum_array(np.array([float(stats.steps)]))[0])
         self.steps += total
-        self.episodes.extend(stats.episodes)
+        self.episodes.extend(interleave(group.gather(stats.episodes)))
         self._report_faults(stats)
         if log.eval_interval and self.updates % log.eval_interval == 0:
             self._evaluate()

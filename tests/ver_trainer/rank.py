@@ -18,6 +18,7 @@ from ver_trainer import load_config
 from ver_trainer.config import TrainConfig
 from ver_trainer.distributed.group import Group
 from ver_trainer.distributed.preemption import TimePreemption
+from ver_trainer.parts import build
 from ver_trainer.rollout.batch import Rollout
 
 
@@ -58,7 +59,16 @@ def training(out: Path, *overrides: str) -> None:
     rank = runner.parts.group.rank
     result = runner.run()
     torch.save(runner.parts.policy.state_dict(), out / f"weights{rank}.pt")
-    (out / f"result{rank}.json").write_text(json.dumps([result.steps, result.updates]))
+    found = [result.steps, result.updates, result.mean_return, len(runner.episodes)]
+    (out / f"result{rank}.json").write_text(json.dumps(found))
+
+
+def connecting(out: Path) -> None:
+    """Saves how ranks that train on CPUs are connected on a machine that has a GPU."""
+    torch.cuda.is_available = lambda: True
+    parts = build(small_config(out, "device=cpu", "collector=inline"))
+    (out / f"backend{parts.group.rank}").write_text(torch.distributed.get_backend())
+    parts.group.close()
 
 
 def deciding(out: Path) -> None:
@@ -84,5 +94,5 @@ def deciding(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    jobs = {"gradient": gradient, "training": training, "deciding": deciding}
+    jobs = {f.__name__: f for f in (gradient, training, connecting, deciding)}
     jobs[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -21,7 +21,8 @@ from ver_trainer.distributed.preemption import best_duration
 from ver_trainer.errors import CheckpointError
 from ver_trainer.resume import read_state
 from ver_trainer.rollout.batch import Rollout
-from ver_trainer.runner import TrainResult
+from ver_trainer.rollout.collector import Episode
+from ver_trainer.runner import TrainResult, interleave
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,9 +73,10 @@ def test_two_ranks_train_one_policy(scheme: str, speed: str, tmp_path: Path) -> 
     run_ranks("training", str(tmp_path), f"scheme={scheme}", speed, "collect.preempt_fraction=0.5")
     a, b = (torch.load(tmp_path / f"weights{rank}.pt") for rank in (0, 1))
     assert all(torch.equal(a[name], b[name]) for name in a)
-    steps, _updates = json.loads((tmp_path / "result0.json").read_text())
-    assert json.loads((tmp_path / "result1.json").read_text()) == [steps, _updates]
-    assert steps >= 1024
+    found = json.loads((tmp_path / "result0.json").read_text())
+    # The same return on both ranks: it is that of the episodes of both.
+    assert json.loads((tmp_path / "result1.json").read_text()) == found
+    assert found[0] >= 1024
     lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(x["collect/steps"] <= 64 for x in lines)
     for x in lines:  # what is missing was filled with the previous rollout's steps
@@ -106,6 +108,17 @@ def test_loose_resume_changes_the_number_of_ranks(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"written by 2 rank.*this run has 1"):
         run("total_steps=1024")
     assert run("total_steps=1024", "resume=loose").steps >= 1024
+
+
+def test_ranks_that_train_on_cpus_are_connected_by_gloo(tmp_path: Path) -> None:
+    run_ranks("connecting", str(tmp_path))
+    assert [(tmp_path / f"backend{rank}").read_text() for rank in (0, 1)] == ["gloo", "gloo"]
+
+
+def test_episodes_of_all_ranks_share_a_window() -> None:
+    long, short = ([Episode(n, 0.0, {}) for n in ns] for ns in (range(10, 15), range(20, 22)))
+    mixed = [episode.length for episode in interleave([long, short])]
+    assert mixed == [10, 11, 12, 20, 13, 21, 14]
 
 
 def brute_force(step_seconds: np.ndarray, quota: int, learn: float) -> float:

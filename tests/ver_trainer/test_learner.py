@@ -200,6 +200,35 @@ def test_schedules() -> None:
     assert learning_rate(config, 0.1, 1) == pytest.approx(0.75)
 
 
+def test_rate_of_large_batch_simulation() -> None:
+    """From the scaled rate to the base rate over the first half of the training."""
+    path = Path(__file__).parents[2] / "configs" / "train" / "bps.yaml"
+    config = load_config([f"config={path}"]).optim
+    batch = 1024 * 32 // 2  # rows of a mini-batch: 64 times the base
+    rates = [learning_rate(config, p, batch) / config.lr for p in (0, 0.125, 0.25, 0.5, 0.75, 1)]
+    halves = [8, 1 + 7 * (2 + 2**0.5) / 4, 4.5, 1, 1, 1]
+    assert rates == pytest.approx(halves)
+
+
+def test_observation_statistics_keep_their_precision() -> None:
+    """Mean 1,000 and deviation 1: the squares of float32 would cancel."""
+    torch.manual_seed(0)
+    policy = make_policy(SPEC, NetConfig(mlp=[8], normalize_obs=True))
+    storage = ragged_storage(0, state_size=0)
+    storage.tensors["log_prob"][:] = -1.1
+    learner = PPOLearner(policy, PPOConfig(), OptimConfig(), Group(), np.random.default_rng(0))
+    seen = []
+    for _ in range(3):
+        storage.obs["obs"][:] = 1000 + torch.randn(storage.capacity, 3)
+        seen.append(storage.obs["obs"][storage.fresh_rows()].double())
+        learner.update(storage, 0.0)
+    ((_, norm),) = policy.normalizers()
+    everything = torch.cat(seen)
+    torch.testing.assert_close(norm.mean.double(), everything.mean(0), rtol=0, atol=2e-4)
+    expected = everything.var(0, unbiased=False)
+    torch.testing.assert_close(norm.var.double(), expected, rtol=1e-3, atol=0)
+
+
 def test_running_norm_merges_batches() -> None:
     rng = np.random.default_rng(0)
     parts = [torch.from_numpy(rng.normal(3, 2, (n, 2))).float() for n in (5, 50, 500)]

@@ -251,12 +251,15 @@ class PPOLearner:
         for encoder, norm in self.policy.normalizers():
             if self.warming_up and encoder is self.policy.encoder:
                 continue  # new statistics would move the policy
-            x = encoder.vector({key: storage.obs[key][index] for key in encoder.vectors})
-            moments = torch.stack((x.sum(0), x.square().sum(0)))
+            x = encoder.vector({key: storage.obs[key][index] for key in encoder.vectors}).double()
             count = float(self.group.sum_array(np.array([float(len(rows))]))[0])
-            self.group.sum_tensor(moments)
-            mean = moments[0] / count
-            norm.update(mean, (moments[1] / count - mean.square()).clamp(min=0.0), count)
+            mean = x.sum(0)
+            self.group.sum_tensor(mean)
+            mean /= count
+            # Around the mean of all ranks: nothing cancels where it is large.
+            squares = (x - mean).square().sum(0)
+            self.group.sum_tensor(squares)
+            norm.update(mean, squares / count, count)
 
     @torch.no_grad()
     def _compute_vtrace(self, rollout: Rollout) -> None:
