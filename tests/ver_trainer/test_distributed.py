@@ -68,9 +68,10 @@ def test_two_ranks_have_the_gradient_of_the_joined_batch(tmp_path: Path) -> None
         torch.testing.assert_close(a, parameter.grad, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("scheme", "speed"), [("ver", "slow"), ("ddppo", "straggler")])
-def test_two_ranks_train_one_policy(scheme: str, speed: str, tmp_path: Path) -> None:
-    run_ranks("training", str(tmp_path), f"scheme={scheme}", speed, "collect.preempt_fraction=0.5")
+@pytest.mark.parametrize("scheme", ["ver", "ddppo"])
+def test_two_ranks_train_one_policy(scheme: str, tmp_path: Path) -> None:
+    arguments = ("straggler", f"scheme={scheme}", "collect.preempt_fraction=0.5")
+    run_ranks("training", str(tmp_path), *arguments)
     a, b = (torch.load(tmp_path / f"weights{rank}.pt") for rank in (0, 1))
     assert all(torch.equal(a[name], b[name]) for name in a)
     found = json.loads((tmp_path / "result0.json").read_text())
@@ -85,7 +86,7 @@ def test_two_ranks_train_one_policy(scheme: str, speed: str, tmp_path: Path) -> 
         if scheme == "ddppo":  # nothing is filled up, nothing begun before it ends early
             assert x["learner/stale_fraction"] == 0 and x["learner/policy_lag"] == 0
             assert x["collect/steps"] >= 16 and x["collect/steps"] % 4 == 0
-    assert scheme == "ver" or min(x["collect/steps"] for x in lines) < 64
+    assert min(x["collect/steps"] for x in lines) < 64  # nobody waits for the straggler
 
 
 def test_loose_resume_changes_the_number_of_ranks(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_rollouts_end_by_steps_as_well_as_by_time(tmp_path: Path) -> None:
         slow, broken = json.loads((tmp_path / f"steps{rank}.json").read_text())
         assert slow["steps"] >= 0.85 * 100
         assert broken["steps"] == (100 if rank == 0 else 10)
-        assert broken["seconds"] < 0.35
+        assert broken["seconds"] < 0.5
 
 
 def test_two_ranks_of_cartpole_inline_fill_their_rollouts(tmp_path: Path) -> None:

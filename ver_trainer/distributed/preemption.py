@@ -85,7 +85,7 @@ class TimePreemption:
     is there: a rank has broken down.
     """
 
-    LEAST_GAIN, SHARE, PATIENCE = 0.05, 0.95, 2.0
+    LEAST_GAIN, SHARE, PATIENCE = 0.05, 0.95, 3.0
 
     def __init__(self, group: Group, quota: int) -> None:
         self._group, self._quota = group, quota
