@@ -6,17 +6,21 @@ Model. Every environment step takes ``tau`` x episode factor x step factor secon
 log-normal; an episode lasts 64 steps on average. A rank collects T x N steps (lock step, quota per
 environment, or VER), all ranks learn together for LT seconds, and AllReduce adds ``c log2(ranks)``
 of the rollout time. DD-PPO ends rollouts when 60% of the ranks are done, VER by
-``ver_trainer.distributed.preemption.best_duration``.
+``ver_trainer.distributed.preemption``.
 
 Fitted on: the single-GPU speeds of VER's Table 1 (DD-PPO 174, NoVER 327, VER 428 steps/s, N = 16,
 T = 128, about 1.5 s of learning), and DD-PPO's 7.3x on 8 and 196x on 256 GPUs (N = 4, T = 128).
 Held out: VER's 6.7x on 8 GPUs. Then the same simulation is fed with step, inference and learning
 times measured on this machine, given as options.
+Last, inference takes time that matters: one server a rank answers batches as the collector makes
+them, and the decider plans with the environments' own step times or with the times between their
+steps; both are compared with rollouts that are always full.
 ``real=SECONDS`` also measures two real Gloo ranks beside one.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import json
 import os
@@ -32,8 +36,10 @@ from typing import Any
 import numpy as np
 
 from tpsrl.files import write_json
-from ver_trainer.distributed.preemption import best_duration
+from ver_trainer.config import load_config
+from ver_trainer.distributed.preemption import TimePreemption, best_duration
 from ver_trainer.options import option, parse_or_help
+from ver_trainer.schemes import collect_rules
 
 EPISODE = 64
 PUBLISHED_SPEED = {"ddppo": 174.0, "nover": 327.0, "ver": 428.0}
@@ -91,10 +97,104 @@ def one_iteration(
     elif ranks > 1 and scheme == "ver":
         rng.bit_generator.state = state  # the decider knows mean step times, not the future
         means = step_times(model, ranks, 6 * model.steps, rng)[..., : model.steps].mean(axis=-1)
-        end = min(end, best_duration(means, model.steps * model.envs, model.learn))
+        end = planned_end(arrived, means, model)
     steps = sum(int(np.searchsorted(times, end, side="right")) for times in arrived)
     seconds = end + model.learn
     return steps, seconds * (1 + model.communication * np.log2(ranks))
+
+
+def planned_end(arrived: list[np.ndarray], step_seconds: np.ndarray, model: Model) -> float:
+    """When VER's decider ends rollouts whose steps arrive at ``arrived``.
+
+    Args:
+        arrived: for every rank the times of its steps, in order.
+        step_seconds: what it believes about the environments ``[ranks, envs]``.
+        model: sizes and learning time.
+    """
+    rule, quota = TimePreemption, model.steps * model.envs
+    seconds, steps = best_duration(step_seconds, quota, model.learn, rule.LEAST_GAIN)
+    enough = int(np.ceil(rule.SHARE * steps)) - 1
+    end = min(max(seconds, np.sort(np.concatenate(arrived))[enough]), rule.PATIENCE * seconds)
+    return float(min(end, max(times[-1] for times in arrived)))
+
+
+def served_arrivals(durations: np.ndarray, quota: int, inference: float) -> np.ndarray:
+    """Steps of one rank whose environments wait for batched inference.
+
+    Args:
+        durations: seconds of consecutive environment steps ``[envs, count]``.
+        quota: steps to collect.
+        inference: seconds of one inference, whatever its size.
+
+    Returns:
+        Times and environments of the first ``quota`` steps ``[2, quota]``.
+    """
+    rules = collect_rules(load_config(**{"collect.num_envs": len(durations)}))
+    waiting = [(0.0, env) for env in range(len(durations))]  # since when, in order of arrival
+    stepping: list[tuple[float, int]] = []
+    served = np.zeros(len(durations), int)
+    steps: list[tuple[float, int]] = []
+    free = 0.0
+    while len(steps) < quota:
+        start = np.inf
+        if len(waiting) >= rules.min_batch:
+            start = max(free, waiting[rules.min_batch - 1][0])
+        elif waiting:
+            start = max(free, waiting[0][0] + inference / 2)
+        if stepping and stepping[0][0] <= start:
+            waiting.append(heapq.heappop(stepping))
+            continue
+        order = sorted(waiting, key=lambda item: (served[item[1]], item[1]))
+        batch = order[: rules.max_batch]
+        waiting = [item for item in waiting if item not in batch]
+        free = start + inference
+        for _, env in batch:
+            if served[env]:
+                steps.append((start, env))
+            heapq.heappush(stepping, (free + durations[env, served[env]], env))
+            served[env] += 1
+    return np.array(steps[:quota]).T
+
+
+def inference_matters(
+    model: Model, inference: float, ranks: int, rollouts: int = 5
+) -> dict[str, tuple[float, float]]:
+    """Fill of a rollout and throughput over that of full rollouts, by what the decider measures.
+
+    Args:
+        model: its step times are the environments' own.
+        inference: seconds of one inference.
+        ranks: number of ranks.
+        rollouts: number of rollouts, each planned with what was measured in the one before.
+
+    Returns:
+        ``own`` (the environments' step times) and ``between`` (times between their steps) to
+        ``(fill, throughput)``.
+    """
+    rng = np.random.default_rng(0)
+    quota = model.steps * model.envs
+    collected = dict.fromkeys(("own", "between", "full"), 0)
+    seconds = dict.fromkeys(collected, 0.0)
+    known: dict[str, np.ndarray] = {}
+    for _ in range(rollouts + 1):
+        durations = step_times(model, ranks, 4 * model.steps, rng)
+        served = [served_arrivals(rank, quota, inference) for rank in durations]
+        arrived = [times for times, _ in served]
+        ends = {"full": max(float(times[-1]) for times in arrived)}
+        if known:  # from the rollout before
+            ends["own"] = best_duration(known["own"], quota, model.learn)[0]
+            ends["between"] = planned_end(arrived, known["between"], model)
+            for name, end in ends.items():
+                collected[name] += sum(int(np.searchsorted(t, end, "right")) for t in arrived)
+                seconds[name] += end + model.learn
+        counts = np.array([np.bincount(e.astype(int), minlength=model.envs) for _, e in served])
+        known["between"] = np.array([t[-1] for t in arrived])[:, None] / np.maximum(counts, 1)
+        known["own"] = durations.mean(axis=-1)
+    rates = {name: collected[name] / seconds[name] for name in collected}
+    return {
+        name: (collected[name] / collected["full"], rates[name] / rates["full"])
+        for name in ("own", "between")
+    }
 
 
 def speed(model: Model, scheme: str, ranks: int, iterations: int = 12, seed: int = 0) -> float:
@@ -177,6 +277,22 @@ def measure_ranks(seconds: float) -> dict[str, float]:
     return found
 
 
+def compare_inference() -> dict[str, dict[str, tuple[float, float]]]:
+    """Prints what the decider does where inference is not short beside simulation."""
+    found = {}
+    for simulation, inference, learn in ((0.010, 0.010, 1.5), (0.0004, 0.002, 0.3)):
+        for sigmas, ranks in itertools.product(((0.0, 0.0), (0.6, 0.8)), (2, 8)):
+            tau = simulation / np.exp(0.5 * (sigmas[0] ** 2 + sigmas[1] ** 2))
+            row = inference_matters(Model(tau, *sigmas, learn, 0.0), inference, ranks)
+            steps = "uneven" if any(sigmas) else "equal"
+            name = f"{simulation * 1e3:g} + {inference * 1e3:g} ms, {steps} steps, {ranks} ranks"
+            found[name] = row
+            print(f"{name}: " + ", ".join(
+                f"planned by {key} times: {fill:.0%} full, throughput {rate:.2f}"
+                for key, (fill, rate) in row.items()))  # fmt: skip
+    return found
+
+
 @dataclass
 class Config:
     """Options of the benchmark."""
@@ -211,6 +327,7 @@ def main(words: Sequence[str]) -> None:
     print("GPUs   " + "".join(f"{n:>8}" for n in counts))
     for scheme, row in table.items():
         print(f"{scheme:7}" + "".join(f"{row[n]:8.1f}" for n in counts))
+    matters = compare_inference()
     measured = measure_ranks(config.real) if config.real else {}
     if config.json is not None:
         report: dict[str, Any] = {
@@ -218,6 +335,7 @@ def main(words: Sequence[str]) -> None:
             "ddppo": ddppo,
             "ver": held_out,
             "ours": table,
+            "inference": matters,
             "measured": measured,
         }
         write_json(config.json, report)

@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,22 +157,24 @@ class CheckpointManager:
             return []
         return sorted(p for p in self.folder.iterdir() if _NAME.match(p.name))
 
-    def newest_sound(self, first: list[Path], rank: int | None = None) -> Found | None:
+    def newest_sound(
+        self, first: list[Path], read: Callable[[Path], dict[str, Any]] | None = None
+    ) -> Found | None:
         """The first sound one of ``first``, then of all from the newest on; None if there is none.
 
         Args:
             first: checkpoints to prefer.
-            rank: whose state to read; None reads none.
+            read: reads a rank's state from a checkpoint; None reads none.
 
         Raises:
-            CheckpointError: if there are checkpoints, but all are damaged; or if the sound one was
-                written by fewer ranks.
+            CheckpointError: if there are checkpoints, but all are damaged; or what ``read`` says
+                of a sound one.
         """
         damaged: dict[Path, str] = {}
         for path in dict.fromkeys([*first, *reversed(self.all())]):
             try:
-                note = verify(path, states=rank is not None)
-                state = {} if rank is None else self.load(path, rank)
+                note = verify(path, states=read is not None)
+                state = {} if read is None else read(path)
                 return Found(path, state, note, damaged)
             except DamagedError as error:
                 damaged[path] = str(error)

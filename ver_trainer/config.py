@@ -117,12 +117,15 @@ class OptimConfig:
     name: str = option("adam", "optimizer", choices=("adam", "lamb"))
     lr: float = option(2.5e-4, "learning rate at first", above=0)
     critic_lr: float = option(0.0, "of the critic's own parameters; 0: lr", min=0)
+    entropy_lr: float = option(0.01, "of a learned entropy coefficient, constant", above=0)
     eps: float = option(1e-5, "of the optimizer", min=0)
     weight_decay: float = option(0.0, "decoupled, as in AdamW", min=0)
     schedule: str = option(
-        "cosine", "how lr falls over total_steps", choices=("cosine", "linear", "constant")
+        "cosine",
+        "how lr falls over total_steps; scaled_to_base: to its unscaled value in the first half",
+        choices=("cosine", "linear", "constant", "scaled_to_base"),
     )
-    final_lr: float = option(0.0, "lr at the end, as a fraction of lr", min=0)
+    final_lr: float = option(0.0, "cosine, linear: lr at the end, as a fraction of lr", min=0)
     warmup: float = option(0.0, "rise from half of lr, as a fraction of total_steps", min=0, max=1)
     lamb_rho: float = option(
         0.01, "lamb: a layer's step stays within [rho, 1 / rho] of lr; 1: AdamW", above=0, max=1
@@ -279,4 +282,14 @@ def validate(config: TrainConfig) -> None:
         raise ConfigError(
             f"collect.min_batch={collect.min_batch} is above collect.max_batch="
             f"{collect.max_batch}: swap them or use 0 for the automatic choice"
+        )
+    if config.log.best_by == "eval" and not config.log.eval_interval:
+        raise ConfigError(
+            "log.best_by=eval needs evaluations during training: set log.eval_interval, or use "
+            "log.best_by=auto"
+        )
+    if config.optim.schedule == "scaled_to_base" and not config.optim.batch_scaling:
+        raise ConfigError(
+            "optim.schedule=scaled_to_base falls from a scaled learning rate: set "
+            "optim.batch_scaling, or use optim.schedule=constant"
         )

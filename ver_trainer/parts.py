@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,8 +51,8 @@ class Parts:
     team: InferenceTeam | None = None
 
 
-def choose_device(name: str, local_rank: int) -> torch.device:
-    """The device for inference and learning.
+def choose_device(name: str) -> torch.device:
+    """The device for inference and learning; of several GPUs the one of this rank.
 
     Raises:
         ConfigError: if the device does not exist.
@@ -65,6 +66,7 @@ def choose_device(name: str, local_rank: int) -> torch.device:
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise ConfigError(f"device={name} but torch sees no GPU: use device=cpu")
+        local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         device = torch.device("cuda", device.index if device.index is not None else local_rank)
         torch.cuda.set_device(device)
     return device
@@ -91,8 +93,8 @@ def build(
         first_episodes: number of every environment's first episode, for a run that goes on.
     """
     torch.set_num_threads(config.threads)
-    group = Group.from_environment("cuda" if torch.cuda.is_available() else "cpu")
-    device = choose_device(config.device, group.local_rank)
+    device = choose_device(config.device)
+    group = Group.from_environment(device)
     seed_everything(config.seed)
     if device.type == "cpu":
         keep_freed_memory()
@@ -115,7 +117,9 @@ def build(
         rng = np.random.default_rng([config.seed, group.rank])
         scheme = SCHEMES[config.scheme]
         preempts = config.collect.preempt and group.size > 1 and scheme.preemption != "none"
-        storage = make_storage(config, spec, policy, device, n, keep_stale=preempts)
+        # DD-PPO trains on the shortened rollout as it is, VER fills it up.
+        keep_stale = preempts and scheme.preemption == "time"
+        storage = make_storage(config, spec, policy, device, n, keep_stale)
         learner = make_learner(config, policy, group, rng)
         if config.ppo.anchor_coef:
             learner.anchor = Anchor(policy, config.ppo, n)
@@ -229,7 +233,9 @@ def _make_team(
 def _make_preemption(config: TrainConfig, group: Group, quota: int) -> Preemption:
     if SCHEMES[config.scheme].preemption == "time":
         return TimePreemption(group, quota)
-    return FractionPreemption(group, quota, config.collect.preempt_fraction)
+    # Ranks learn together, so each has a row for every mini-batch.
+    shortest = max(0.25, config.ppo.mini_batches / quota)
+    return FractionPreemption(group, quota, config.collect.preempt_fraction, shortest)
 
 
 def _make_batched(factory: EnvFactory, config: TrainConfig) -> Any:

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from ver_trainer.checkpoint import read_weights
+from ver_trainer.checkpoint import CheckpointManager, read_weights
+from ver_trainer.config import TrainConfig
+from ver_trainer.digests import read_meta
 from ver_trainer.distributed.group import Group
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.errors import CheckpointError
+from ver_trainer.parts import Parts
 from ver_trainer.rollout.collector import Collector, Episode
 
-if TYPE_CHECKING:
-    from ver_trainer.runner import Runner
+
+class Run(Protocol):
+    """What of a run is remembered; see ``runner.Runner``."""
+
+    parts: Parts
+    config: TrainConfig
+    steps: int
+    fault_count: int
+    episodes: deque[Episode]
+    _seconds_before: float
+    _start: float
+    _saved_update: int
 
 
-def capture(runner: Runner) -> dict[str, Any]:
+def capture(runner: Run) -> dict[str, Any]:
     """State of a run between two updates.
 
     With inline collection this is everything: learner, random generators, environments, rows in
@@ -45,13 +59,38 @@ def capture(runner: Runner) -> dict[str, Any]:
     return state
 
 
-def restore(runner: Runner, checkpoint: Path, state: dict[str, Any]) -> None:
+def read_state(checkpoint: Path, rank: int, size: int, loose: bool) -> dict[str, Any]:
+    """Reads what a rank needs to go on.
+
+    Args:
+        checkpoint: folder of the checkpoint.
+        rank: this rank.
+        size: number of ranks of this run.
+        loose: whether another number of ranks may go on. A rank that is new gets what all ranks
+            share, and begins its environments and random generators afresh.
+
+    Raises:
+        CheckpointError: if the checkpoint is damaged, or was written by another number of ranks.
+    """
+    if loose and not (checkpoint / f"state.{rank}.pt").is_file():
+        shared = CheckpointManager.load(checkpoint, 0)
+        return {k: v for k, v in shared.items() if k not in ("random", "next_episodes")}
+    saved = read_meta(checkpoint).get("ranks", size)
+    if saved != size and not loose:
+        raise CheckpointError(
+            f"'{checkpoint}' was written by {saved} rank(s) and this run has {size}: start "
+            f"{saved}, or resume=loose to go on with new episodes"
+        )
+    return CheckpointManager.load(checkpoint, rank)
+
+
+def restore(runner: Run, checkpoint: Path, state: dict[str, Any]) -> None:
     """Brings a freshly built run to the state of a checkpoint.
 
     Args:
         runner: a run built from the same configuration.
         checkpoint: folder of the checkpoint, for the weights.
-        state: this rank's state, as read by ``CheckpointManager.load``.
+        state: this rank's state, as read by :func:`read_state`.
 
     Raises:
         CheckpointError: if the checkpoint is damaged, or ``resume=exact`` and it was not written
@@ -75,7 +114,8 @@ def restore(runner: Runner, checkpoint: Path, state: dict[str, Any]) -> None:
         parts.pool.restore(state["pool"])
         parts.collector.restore(state["collector"])
         parts.storage.restore(state["storage"])
-    restore_random(state["random"], parts.generator, parts.rng)
+    if "random" in state:
+        restore_random(state["random"], parts.generator, parts.rng)
 
 
 def agree_on_checkpoint(group: Group, checkpoint: Path | None) -> None:

@@ -19,6 +19,7 @@ from ver_trainer.config import FREE_ON_RESUME, TrainConfig
 from ver_trainer.digests import read_meta
 from ver_trainer.errors import ConfigError
 from ver_trainer.files import Lock, locked, replacing, write_json
+from ver_trainer.resume import read_state
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "omegaconf", "safetensors", "tensorboard", "mujoco")
 
@@ -33,7 +34,7 @@ class RunFolder:
         self._held = ExitStack()
         self._lock: Lock | None = None
 
-    def open(self, config: TrainConfig, rank: int) -> Found | None:
+    def open(self, config: TrainConfig, rank: int, size: int) -> Found | None:
         """Creates the folder or checks that the run in it may go on; rank 0 holds it for all.
 
         Returns:
@@ -47,7 +48,8 @@ class RunFolder:
         """
         if rank == 0:
             self._lock = self._held.enter_context(locked(self.path, "a training"))
-        found = self.checkpoints.newest_sound([], rank)
+        loose = config.resume == "loose"
+        found = self.checkpoints.newest_sound([], lambda p: read_state(p, rank, size, loose))
         if found is not None:
             if config.resume == "never":
                 raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import os
 import time
 from collections import deque
@@ -17,7 +18,6 @@ import torch
 from omegaconf import OmegaConf
 
 from ver_trainer.config import TrainConfig, load_config, validate_pretrained
-from ver_trainer.distributed.preemption import FractionPreemption
 from ver_trainer.errors import Interrupted, WorkerFailure
 from ver_trainer.evaluation import evaluate
 from ver_trainer.export import policy_header
@@ -66,22 +66,32 @@ def train(
     return Runner(config or load_config(**values), env).run()
 
 
+def interleave(parts: list[list[Episode]]) -> list[Episode]:
+    """Joins lists in turns, so that the last entries come from all of them.
+
+    Lists are aligned at their ends: a window over the result holds as much of each as it can.
+    """
+    turns = itertools.zip_longest(*(reversed(part) for part in parts))
+    mixed = [episode for turn in turns for episode in turn if episode is not None]
+    return mixed[::-1]
+
+
 class Runner:
     """Runs a configuration from start, or from the last checkpoint, to its end.
 
     Attributes:
         steps, updates: environment steps (over all ranks) and policy updates so far.
-        episodes: the last ``log.window`` episodes.
+        episodes: the last ``log.window`` episodes of all ranks, the same on every rank.
     """
 
     def __init__(self, config: TrainConfig, env: Callable[..., Any] | None = None) -> None:
         validate_pretrained(config)
         self.config = config
         self.folder = RunFolder(config)
-        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-        rank = int(os.environ.get("RANK", "0")) if several else 0
+        size = int(os.environ.get("WORLD_SIZE", "1"))
+        rank = int(os.environ.get("RANK", "0")) if size > 1 else 0
         try:
-            self._found = self.folder.open(config, rank)
+            self._found = self.folder.open(config, rank, size)
             self.checkpoint = self._found.path if self._found else None
             self._resumed = self._found.state if self._found else {}
             first_episodes = tuple(self._resumed.get("next_episodes", ()))
@@ -207,7 +217,7 @@ class Runner:
             self._boundary = None
             parts.collector.version = self.updates
             if parts.preemption is not None:
-                parts.preemption.end(stats.total, learn)
+                parts.preemption.end(learn)
             self._after_update(stats, metrics, learn)
 
     def _collect(self) -> CollectStats:
@@ -218,8 +228,7 @@ class Runner:
         preemption.begin(parts.collector.step_seconds)
         parts.collector.ends_early = lambda: preemption.should_end(parts.storage.num_complete)
         stats = parts.collector.collect()
-        if isinstance(preemption, FractionPreemption):
-            preemption.collected()
+        preemption.collected(stats.steps)
         return stats
 
     def _overlapped(self) -> None:
@@ -271,7 +280,7 @@ class Runner:
         self._eval_score = None
         total = int(group.sum_array(np.array([float(stats.steps)]))[0])
         self.steps += total
-        self.episodes.extend(stats.episodes)
+        self.episodes.extend(interleave(group.gather(stats.episodes)))
         self._report_faults(stats)
         if log.eval_interval and self.updates % log.eval_interval == 0:
             self._evaluate()
@@ -368,6 +377,7 @@ class Runner:
                 "steps": self.steps,
                 "mean_return": self.mean_return() if self.episodes else None,
                 "seconds": state["seconds"],
+                "ranks": parts.group.size,
                 "config": dataclasses.asdict(self.config),
             },
             self._score(),

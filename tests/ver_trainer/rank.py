@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +17,11 @@ from tests.ver_trainer.envs import make
 from tests.ver_trainer.test_learner import make_learner
 from ver_trainer import load_config
 from ver_trainer.checkpoint import CheckpointManager
+from ver_trainer.config import TrainConfig
 from ver_trainer.distributed.group import Group
+from ver_trainer.distributed.preemption import TimePreemption
 from ver_trainer.errors import StorageError
+from ver_trainer.parts import build
 from ver_trainer.rollout.batch import Rollout
 
 
@@ -34,24 +40,60 @@ def gradient(out: Path) -> None:
     group.close()
 
 
-def training(out: Path, *overrides: str) -> None:
-    """Trains and saves this rank's final weights."""
-    kind = "Slow" if "slow" in overrides else "Ragged"
-    config = load_config(
-        [x for x in overrides if x != "slow"],
+def small_config(out: Path, *overrides: str, **values: Any) -> TrainConfig:
+    """A run of 64 steps a rank and update in ``out/run``."""
+    return load_config(
+        ["total_steps=1024", *overrides],
         out=str(out / "run"),
-        env_args={"kind": kind},
-        total_steps=1024,
         **{"log.progress": False, "log.tensorboard": False, "collect.num_envs": 4,
-           "collect.steps": 16, "net.mlp": [8], "net.core": "lstm", "net.core_size": 8},
+           "collect.steps": 16, "net.mlp": [8], "net.core": "lstm", "net.core_size": 8, **values},
     )  # fmt: skip
+
+
+def training(out: Path, *overrides: str) -> None:
+    """Trains and saves this rank's final weights; with ``straggler`` rank 0 is the slow one."""
+    env_args: dict[str, Any] = {"kind": "Ragged"}
+    if "straggler" in overrides and os.environ["RANK"] == "0":
+        env_args = {"kind": "Faulty", "seconds": 0.01}
+    config = small_config(out, *(x for x in overrides if "=" in x), env_args=env_args)
     from ver_trainer.runner import Runner
 
     runner = Runner(config, make)
     rank = runner.parts.group.rank
     result = runner.run()
     torch.save(runner.parts.policy.state_dict(), out / f"weights{rank}.pt")
-    (out / f"result{rank}.json").write_text(json.dumps([result.steps, result.updates]))
+    found = [result.steps, result.updates, result.mean_return, len(runner.episodes)]
+    (out / f"result{rank}.json").write_text(json.dumps(found))
+
+
+def connecting(out: Path) -> None:
+    """Saves how ranks that train on CPUs are connected on a machine that has a GPU."""
+    torch.cuda.is_available = lambda: True
+    parts = build(small_config(out, "device=cpu", "collector=inline"))
+    (out / f"backend{parts.group.rank}").write_text(torch.distributed.get_backend())
+    parts.group.close()
+
+
+def deciding(out: Path) -> None:
+    """Two rollouts of 100 steps that are planned to take 0.1 s; saves how they ended.
+
+    In the first one every step takes half as long again, in the second one rank 1 stops.
+    """
+    group = Group.from_environment()
+    preemption = TimePreemption(group, 100)
+    preemption.end(0.0)
+    ended = []
+    for seconds, most in ((0.0015, 100), (0.001, 100 if group.is_first else 10)):
+        preemption.begin(np.array([0.001]))
+        begin, steps = time.perf_counter(), 0
+        while steps < 100 and not preemption.should_end(steps):
+            time.sleep(seconds)
+            steps = min(int((time.perf_counter() - begin) / seconds), most)
+        ended.append({"steps": steps, "seconds": time.perf_counter() - begin})
+        preemption.collected(steps)
+    (out / f"steps{group.rank}.json").write_text(json.dumps(ended))
+    group.barrier()
+    group.close()
 
 
 def full_disk(out: Path) -> None:
@@ -72,5 +114,5 @@ def full_disk(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    kinds = {"gradient": gradient, "training": training, "full_disk": full_disk}
-    kinds[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    jobs = {f.__name__: f for f in (gradient, training, connecting, deciding, full_disk)}
+    jobs[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

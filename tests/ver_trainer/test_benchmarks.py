@@ -85,6 +85,15 @@ def test_simulation_limits() -> None:
     assert speeds[0] > speeds[1] > speeds[2]
 
 
+@pytest.mark.parametrize(("simulation", "inference"), [(0.010, 0.010), (0.0004, 0.002)])
+def test_simulated_rollouts_are_full_where_inference_matters(simulation, inference) -> None:
+    for sigmas in ((0.0, 0.0), (0.6, 0.8)):
+        model = scaling.Model(simulation, *sigmas, 0.3, 0.0, steps=32)
+        found = scaling.inference_matters(model, inference, 2)
+        assert found["own"][0] < 0.6
+        assert found["between"][0] >= 0.9 and found["between"][1] >= 0.99
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
 def test_help_and_mistakes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     module = import_module(f"benchmarks.{name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 
 from tests.ver_trainer.envs import make
 from ver_trainer.config import NetConfig, PPOConfig
+from ver_trainer.distributed.preemption import best_duration
 from ver_trainer.envs.inline import InlinePool
-from ver_trainer.envs.pool import PoolOptions
+from ver_trainer.envs.pool import PoolOptions, WorkerPool
 from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.nets.policy import make_policy
 from ver_trainer.rollout.batch import Rollout
@@ -210,3 +212,42 @@ def test_stale_rows_fill_a_rollout_that_ended_early() -> None:
             assert storage.version[fill].min() >= storage.version[unused].max()
         assert np.isfinite(storage.returns[rollout.rows]).all()
         storage.after_update()
+
+
+def test_lock_step_ends_early_between_steps_of_all_environments() -> None:
+    collector = build(4, replay=True, quota=True, lock_step=True)
+    storage = collector.storage
+    for version in range(5):
+        collector.version = version
+        asked = itertools.count()  # other ranks are done at some moment
+        collector.ends_early = lambda asked=asked: next(asked) >= 7
+        stats = collector.collect()
+        rows = storage.fresh_rows()
+        assert stats.ended_early and stats.steps == len(rows) and stats.steps % 5 == 0
+        assert (storage.open_row < 0).all() and (storage.version[rows] == version).all()
+        storage.after_update()
+
+
+@pytest.mark.parametrize("per_worker", [0, 4])
+def test_step_times_foretell_the_time_of_a_rollout(per_worker: int) -> None:
+    """Four environments that step in series, inline or in one worker: each waits for its turn."""
+    factory = EnvFactory(make, {"kind": "Faulty", "seconds": 0.002})
+    spec = probe(factory)
+    kind = WorkerPool if per_worker else InlinePool
+    pool = kind(factory, spec, PoolOptions(4, per_worker or 1))
+    try:
+        policy = make_policy(spec, NetConfig(mlp=[8]))
+        storage = RolloutStorage(spec, 4, 16, policy.state_size)
+        rules = CollectRules(False, False, False, 2, 2)
+        device = torch.device("cpu")
+        collector = Collector(pool, storage, policy, rules, torch.Generator(), device)
+        seconds = []
+        for _ in range(5):
+            seconds.append(collector.collect().total)
+            storage.after_update()
+            time.sleep(0.1)  # learning is not part of a step
+        assert min(seconds) >= 60 * 0.002
+        planned = best_duration(collector.step_seconds[None], storage.size, 0.1)[0]
+        assert planned == pytest.approx(np.mean(seconds[1:]), rel=0.3)
+    finally:
+        pool.close()

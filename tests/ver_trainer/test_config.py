@@ -46,6 +46,8 @@ def test_refused_overrides(override: str, sentence: str) -> None:
     [
         (["scheme=async", "collector=inline"], "use collector=workers"),
         (["scheme=htsrl", "collector=inline"], "use collector=workers"),
+        (["log.best_by=eval"], "set log.eval_interval"),
+        (["optim.schedule=scaled_to_base"], "set optim.batch_scaling"),
         (["resume=exact"], "use collector=inline or resume=auto"),
         (["collect.num_envs=1", "collect.steps=2", "ppo.mini_batches=3"], "fewer mini-batches"),
     ],

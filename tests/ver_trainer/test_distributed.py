@@ -13,9 +13,16 @@ import numpy as np
 import pytest
 import torch
 
+from tests.ver_trainer.envs import make
+from tests.ver_trainer.rank import small_config
 from tests.ver_trainer.test_learner import make_learner
+from ver_trainer import train
 from ver_trainer.distributed.preemption import best_duration
+from ver_trainer.errors import CheckpointError
+from ver_trainer.resume import read_state
 from ver_trainer.rollout.batch import Rollout
+from ver_trainer.rollout.collector import Episode
+from ver_trainer.runner import TrainResult, interleave
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,19 +68,58 @@ def test_two_ranks_have_the_gradient_of_the_joined_batch(tmp_path: Path) -> None
         torch.testing.assert_close(a, parameter.grad, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("scheme", "slow"), [("ver", True), ("ddppo", False)])
-def test_two_ranks_train_one_policy(scheme: str, slow: bool, tmp_path: Path) -> None:
-    run_ranks("training", str(tmp_path), f"scheme={scheme}", *(["slow"] if slow else []))
+@pytest.mark.parametrize("scheme", ["ver", "ddppo"])
+def test_two_ranks_train_one_policy(scheme: str, tmp_path: Path) -> None:
+    arguments = ("straggler", f"scheme={scheme}", "collect.preempt_fraction=0.5")
+    run_ranks("training", str(tmp_path), *arguments)
     a, b = (torch.load(tmp_path / f"weights{rank}.pt") for rank in (0, 1))
     assert all(torch.equal(a[name], b[name]) for name in a)
-    steps, _updates = json.loads((tmp_path / "result0.json").read_text())
-    assert json.loads((tmp_path / "result1.json").read_text()) == [steps, _updates]
-    assert steps >= 1024
+    found = json.loads((tmp_path / "result0.json").read_text())
+    # The same return on both ranks: it is that of the episodes of both.
+    assert json.loads((tmp_path / "result1.json").read_text()) == found
+    assert found[0] >= 1024
     lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(x["collect/steps"] <= 64 for x in lines)
     for x in lines:  # what is missing was filled with the previous rollout's steps
         if scheme == "ver" and x["update"] > 1:
             assert x["learner/stale_fraction"] == pytest.approx(1 - x["collect/steps"] / 64)
+        if scheme == "ddppo":  # nothing is filled up, nothing begun before it ends early
+            assert x["learner/stale_fraction"] == 0 and x["learner/policy_lag"] == 0
+            assert x["collect/steps"] >= 16 and x["collect/steps"] % 4 == 0
+    assert min(x["collect/steps"] for x in lines) < 64  # nobody waits for the straggler
+
+
+def test_loose_resume_changes_the_number_of_ranks(tmp_path: Path) -> None:
+    """One rank, then two, then one again; without resume=loose the number may not change."""
+
+    def run(*overrides: str) -> TrainResult:
+        config = small_config(tmp_path, "collector=inline", *overrides, env_args={"kind": "Ragged"})
+        return train(config, make)
+
+    assert run("total_steps=256").steps == 256
+    (first,) = (tmp_path / "run" / "checkpoints").glob("update_*")
+    with pytest.raises(CheckpointError, match=r"written by 1 rank.*this run has 2.*resume=loose"):
+        read_state(first, 1, 2, loose=False)
+    assert "random" not in read_state(first, 1, 2, loose=True)  # ranks must not sample alike
+    overrides = ("collector=inline", "resume=loose", "total_steps=512")
+    run_ranks("training", str(tmp_path), *overrides)
+    a, b = (torch.load(tmp_path / f"weights{rank}.pt") for rank in (0, 1))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert json.loads((tmp_path / "result1.json").read_text())[0] >= 512
+    with pytest.raises(CheckpointError, match=r"written by 2 rank.*this run has 1"):
+        run("total_steps=1024")
+    assert run("total_steps=1024", "resume=loose").steps >= 1024
+
+
+def test_ranks_that_train_on_cpus_are_connected_by_gloo(tmp_path: Path) -> None:
+    run_ranks("connecting", str(tmp_path))
+    assert [(tmp_path / f"backend{rank}").read_text() for rank in (0, 1)] == ["gloo", "gloo"]
+
+
+def test_episodes_of_all_ranks_share_a_window() -> None:
+    long, short = ([Episode(n, 0.0, {}) for n in ns] for ns in (range(10, 15), range(20, 22)))
+    mixed = [episode.length for episode in interleave([long, short])]
+    assert mixed == [10, 11, 12, 20, 13, 21, 14]
 
 
 def brute_force(step_seconds: np.ndarray, quota: int, learn: float) -> float:
@@ -101,14 +147,44 @@ def test_decider_against_brute_force(seed: int) -> None:
     quota = int(envs * rng.integers(2, 12))
     step_seconds = rng.lognormal(-4, 1.0, (ranks, envs)) * rng.lognormal(0, 0.7, (ranks, 1))
     learn = float(rng.choice([0.0, 0.01, 0.3]))
-    duration = best_duration(step_seconds, quota, learn)
+    duration, steps = best_duration(step_seconds, quota, learn)
+    assert steps == round(rate(step_seconds, quota, 0.0, duration) * duration)
     chosen = rate(step_seconds, quota, learn, duration)
     assert chosen == pytest.approx(brute_force(step_seconds, quota, learn), rel=1e-6)
 
 
 def test_decider_waits_for_equals_and_not_for_stragglers() -> None:
     equal = np.full((4, 8), 0.01)
-    assert best_duration(equal, 8 * 16, 0.05) == pytest.approx(0.16)
+    assert best_duration(equal, 8 * 16, 0.05) == pytest.approx((0.16, 4 * 128))
     straggler = equal.copy()
     straggler[3] *= 50
-    assert best_duration(straggler, 8 * 16, 0.05) == pytest.approx(0.16)
+    assert best_duration(straggler, 8 * 16, 0.05, 0.05)[0] == pytest.approx(0.16)
+    slower = equal.copy()
+    slower[3] *= 1.03  # hardly worth a stale row
+    assert best_duration(slower, 8 * 16, 0.0, 0.0)[1] < 4 * 128
+    assert best_duration(slower, 8 * 16, 0.0, 0.05)[1] == 4 * 128
+
+
+def test_rollouts_end_by_steps_as_well_as_by_time(tmp_path: Path) -> None:
+    """Everything is slower than planned: no rank is cut. One rank breaks down: nobody waits."""
+    run_ranks("deciding", str(tmp_path))
+    for rank in (0, 1):
+        slow, broken = json.loads((tmp_path / f"steps{rank}.json").read_text())
+        assert slow["steps"] >= 0.85 * 100
+        assert broken["steps"] == (100 if rank == 0 else 10)
+        assert broken["seconds"] < 0.5
+
+
+def test_two_ranks_of_cartpole_inline_fill_their_rollouts(tmp_path: Path) -> None:
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
+        *("-m", "tpsrl", "train", "env=CartPole-v1", "scheme=ver", "collector=inline"),
+        *(f"out={tmp_path}", "total_steps=50000", "log.tensorboard=false"),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()][1:]
+    assert len(lines) > 5
+    assert np.mean([x["collect/steps"] for x in lines]) >= 0.9 * 16 * 128
+    assert np.mean([x["learner/stale_fraction"] for x in lines]) < 0.1

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tests.ver_trainer.envs import make
 from tests.ver_trainer.test_sequences import SPEC, ragged_storage
+from ver_trainer import load_config, train
 from ver_trainer.config import NetConfig, OptimConfig, PPOConfig
 from ver_trainer.distributed.group import Group
 from ver_trainer.errors import NonFiniteError
@@ -18,9 +22,11 @@ from ver_trainer.learner.lamb import Lamb, parameter_groups, trust_ratio
 from ver_trainer.learner.ppo import PPOLearner
 from ver_trainer.learner.schedule import learning_rate
 from ver_trainer.memory import keep_freed_memory
+from ver_trainer.nets.core import Packing
 from ver_trainer.nets.normalization import RunningNorm
 from ver_trainer.nets.policy import make_policy
 from ver_trainer.rollout.batch import Rollout
+from ver_trainer.rollout.storage import RolloutStorage
 
 
 def make_learner(seed: int = 0, core: str = "lstm", **ppo) -> tuple[PPOLearner, object]:
@@ -105,6 +111,33 @@ def test_entropy_coefficient_reaches_its_target(target: float) -> None:
     assert 1e-4 < coefficient.value().item() < 1
 
 
+def test_the_entropy_of_a_run_reaches_its_target(tmp_path: Path) -> None:
+    """The third action pays a little more; a coefficient at the policy's rate came far too late."""
+    learner = {"ppo.epochs": 6, "ppo.gamma": 0.0, "optim.lr": 2e-3, "ppo.normalize_advantage": True}
+    entropy = {"ppo.learned_entropy": True, "ppo.entropy_coef": 0.001, "ppo.entropy_target": 0.8}
+    size = {"collect.num_envs": 8, "collect.steps": 16, "net.mlp": [16], "total_steps": 30_000}
+    quiet = {"log.progress": False, "log.tensorboard": False, "log.checkpoint_interval": 1000}
+    values = {"out": str(tmp_path), "collector": "inline", **learner, **entropy, **size, **quiet}
+    train(load_config(**values), make)
+    lines = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    last_third = [x["learner/entropy"] for x in lines[-len(lines) // 3 :]]
+    assert np.mean(last_third) == pytest.approx(0.8, abs=0.08)
+    assert lines[-1]["learner/lr"] < 1e-4
+
+
+@pytest.mark.parametrize("name", ["adam", "lamb"])
+def test_the_entropy_coefficient_has_a_rate_of_its_own(name: str) -> None:
+    policy = make_policy(SPEC, NetConfig(mlp=[8]))
+    storage = ragged_storage(0, state_size=0)
+    storage.tensors["log_prob"][:] = -1.1
+    ppo = PPOConfig(learned_entropy=True, entropy_coef=0.1, epochs=1, mini_batches=1)
+    optim = OptimConfig(name=name, entropy_lr=0.03, weight_decay=0.1)
+    learner = PPOLearner(policy, ppo, optim, Group(), np.random.default_rng(0))
+    learner.update(storage, progress=1.0)  # where the policy's rate is 0
+    change = learner.coefficient.log_value.item() - np.log(0.1)
+    assert change == pytest.approx(-0.03, rel=1e-3)
+
+
 def test_entropy_coefficient_keeps_its_bounds() -> None:
     for entropy, bound in ((10.0, 1e-4), (-10.0, 1.0)):
         coefficient = EntropyCoefficient(0.01, True, 0.0)
@@ -167,6 +200,35 @@ def test_schedules() -> None:
     assert learning_rate(config, 0.1, 1) == pytest.approx(0.75)
 
 
+def test_rate_of_large_batch_simulation() -> None:
+    """From the scaled rate to the base rate over the first half of the training."""
+    path = Path(__file__).parents[2] / "configs" / "train" / "bps.yaml"
+    config = load_config([f"config={path}"]).optim
+    batch = 1024 * 32 // 2  # rows of a mini-batch: 64 times the base
+    rates = [learning_rate(config, p, batch) / config.lr for p in (0, 0.125, 0.25, 0.5, 0.75, 1)]
+    halves = [8, 1 + 7 * (2 + 2**0.5) / 4, 4.5, 1, 1, 1]
+    assert rates == pytest.approx(halves)
+
+
+def test_observation_statistics_keep_their_precision() -> None:
+    """Mean 1,000 and deviation 1: the squares of float32 would cancel."""
+    torch.manual_seed(0)
+    policy = make_policy(SPEC, NetConfig(mlp=[8], normalize_obs=True))
+    storage = ragged_storage(0, state_size=0)
+    storage.tensors["log_prob"][:] = -1.1
+    learner = PPOLearner(policy, PPOConfig(), OptimConfig(), Group(), np.random.default_rng(0))
+    seen = []
+    for _ in range(3):
+        storage.obs["obs"][:] = 1000 + torch.randn(storage.capacity, 3)
+        seen.append(storage.obs["obs"][storage.fresh_rows()].double())
+        learner.update(storage, 0.0)
+    ((_, norm),) = policy.normalizers()
+    everything = torch.cat(seen)
+    torch.testing.assert_close(norm.mean.double(), everything.mean(0), rtol=0, atol=2e-4)
+    expected = everything.var(0, unbiased=False)
+    torch.testing.assert_close(norm.var.double(), expected, rtol=1e-3, atol=0)
+
+
 def test_running_norm_merges_batches() -> None:
     rng = np.random.default_rng(0)
     parts = [torch.from_numpy(rng.normal(3, 2, (n, 2))).float() for n in (5, 50, 500)]
@@ -180,10 +242,41 @@ def test_running_norm_merges_batches() -> None:
 
 def test_advantages_are_normalised() -> None:
     learner, storage = make_learner(normalize_advantage=True)
-    learner.update(storage, 0.0)
-    advantage = storage.advantage[storage.fresh_rows()]
-    assert advantage.mean() == pytest.approx(0, abs=1e-5)
-    assert advantage.std() == pytest.approx(1, abs=1e-4)
+    rollout = Rollout(storage, learner.ppo, learner.recurrent)
+    rollout.compute_gae()
+    learner._normalize(rollout)
+    (batch,) = rollout.mini_batches(1, np.random.default_rng(0))
+    assert batch.advantage.mean().item() == pytest.approx(0, abs=1e-5)
+    assert batch.advantage.std(correction=0).item() == pytest.approx(1, abs=1e-4)
+
+
+def test_stale_rows_are_normalised_with_the_fresh_ones_and_only_once() -> None:
+    """Rollouts that end early train on rows of earlier ones, on the scale of the rewards."""
+    torch.manual_seed(0)
+    policy = make_policy(SPEC, NetConfig(mlp=[8]))
+    storage = RolloutStorage(SPEC, 4, 16, 0, keep_stale=True)
+    config = PPOConfig(normalize_advantage=True)
+    learner = PPOLearner(policy, config, OptimConfig(), Group(), np.random.default_rng(0))
+    for steps in (16, 6, 6):
+        fill(storage, steps, scale=100.0)
+        rows = (storage.fresh_rows(), storage.fill_rows())
+        learner.update(storage, 0.0)
+        fresh, stale = (storage.advantage[part] for part in rows)
+        assert len(stale) == 4 * (16 - steps)
+        assert steps == 16 or 0.5 < stale.std() / fresh.std() < 2
+        storage.after_update()
+
+
+def fill(storage: RolloutStorage, steps: int, scale: float) -> None:
+    """Ends a rollout after ``steps`` steps of every environment, with rewards of this size."""
+    envs = np.arange(storage.num_envs)
+    rng = np.random.default_rng(steps)
+    for step in range(steps):
+        rows = storage.append(envs, np.zeros(len(envs)), np.full(len(envs), step), 0)
+        storage.obs["obs"][rows] = torch.randn(len(envs), 3)
+        storage.tensors["log_prob"][rows] = -1.1
+        ended, last = np.zeros(len(envs), bool), np.zeros(len(envs))
+        storage.finish_step(envs, rng.normal(0, scale, len(envs)), ended, last)
 
 
 def test_nan_in_a_loss_names_the_culprit_and_keeps_the_weights() -> None:
@@ -221,6 +314,30 @@ def test_vtrace_learner_uses_current_values() -> None:
     storage.tensors["value"][:] = 1000.0  # stale predictions must not matter
     learner.update(storage, 0.0)
     assert np.abs(storage.returns[storage.fresh_rows()]).max() < 100
+
+
+def test_off_policy_rows_are_weighted_by_their_ratio_once() -> None:
+    """Half as probable as when they were collected: half of the gain, not a quarter."""
+    learner, storage = make_learner(core="none", clip=10.0)
+    learner.vtrace_correction = True
+    rows = torch.from_numpy(storage.fresh_rows())
+    with torch.no_grad():
+        distribution, _ = learner.policy.distribution(
+            {"obs": storage.obs["obs"][rows]},
+            Packing(torch.tensor([len(rows)]), learner.policy.initial_state(len(rows))),
+        )
+        log_prob = distribution.log_prob(storage.tensors["action"][rows])
+    storage.tensors["log_prob"][rows] = log_prob + np.log(2.0)
+    storage.reward[:], storage.next_value[:] = 0.0, 0.0
+    storage.reward[rows.numpy()] = 3.0
+    rollout = Rollout(storage, PPOConfig(gamma=0.0), recurrent=False)
+    learner.ppo = rollout.config
+    learner._compute_vtrace(rollout)
+    (batch,) = rollout.mini_batches(1, np.random.default_rng(0))
+    gain = -learner.losses(batch).action
+    values = learner.policy.evaluate(batch.obs, batch.action, batch.packing).value
+    expected = (0.5 * (3.0 - values) * batch.weight).mean()
+    assert gain.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["adam", "lamb"])

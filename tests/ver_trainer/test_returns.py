@@ -55,7 +55,7 @@ def test_vtrace_against_its_definition(seed: int) -> None:
                 total += 0.95 ** (k - t) * product * delta
             assert targets[start + t] == pytest.approx(total, abs=1e-5)
             following = targets[start + t + 1] if t + 1 < length else last[i]
-            expected = rho[start + t] * (rewards[start + t] + 0.95 * following - values[start + t])
+            expected = rewards[start + t] + 0.95 * following - values[start + t]
             assert advantages[start + t] == pytest.approx(expected, abs=1e-5)
 
 

@@ -48,7 +48,9 @@ def newest(run: Path) -> Path:
 
 
 def find(run: Path) -> Found:
-    found = CheckpointManager(run / "checkpoints", keep=3).newest_sound([], rank=0)
+    found = CheckpointManager(run / "checkpoints", keep=3).newest_sound(
+        [], lambda path: CheckpointManager.load(path, 0)
+    )
     assert found is not None
     return found
 

@@ -55,8 +55,7 @@ def test_workers_do_what_inline_does(envs_per_worker: int) -> None:
             wait_all(workers)
             inline.receive(None)
             for name, array in inline.buffers.items():
-                if name != "step_seconds":
-                    np.testing.assert_array_equal(array, workers.buffers[name], err_msg=name)
+                np.testing.assert_array_equal(array, workers.buffers[name], err_msg=name)
     finally:
         workers.close()
 

@@ -18,21 +18,29 @@ class Group:
     """Ranks started by ``torchrun``; with a single process every operation is the identity.
 
     Attributes:
-        rank, size, local_rank: as in torch.distributed.
+        rank, size: as in torch.distributed.
+        device: of the tensors that are exchanged.
     """
 
-    def __init__(self) -> None:
-        self.rank, self.size, self.local_rank = 0, 1, 0
+    def __init__(self, device: torch.device | None = None) -> None:
+        self.rank, self.size = 0, 1
+        self.device = torch.device("cpu")
+        if device is not None and device.type == "cuda":
+            self.device = device
         self.store: Any = None
 
     @staticmethod
-    def from_environment(device_type: str = "cpu", timeout: float = 1800.0) -> Group:
+    def from_environment(device: torch.device | None = None, timeout: float = 1800.0) -> Group:
         """Joins the group described by torchrun's environment variables, if there is one.
+
+        Args:
+            device: where the ranks train: NCCL connects GPUs, Gloo anything else.
+            timeout: seconds after which an operation that a rank does not join fails.
 
         Raises:
             TrainerError: if ``WORLD_SIZE`` is set without the other variables.
         """
-        group = Group()
+        group = Group(device)
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size <= 1:
             return group
@@ -43,10 +51,9 @@ class Group:
                 "torchrun"
             )
         if not dist.is_initialized():
-            backend = "nccl" if device_type == "cuda" else "gloo"
+            backend = "nccl" if group.device.type == "cuda" else "gloo"
             dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
         group.rank, group.size = dist.get_rank(), dist.get_world_size()
-        group.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         group.store = dist.PrefixStore("ver_trainer", dist.distributed_c10d._get_default_store())
         return group
 
@@ -77,7 +84,7 @@ class Group:
         """Sum over ranks of a float64 array."""
         if self.size == 1:
             return array
-        tensor = torch.from_numpy(array.astype(np.float64)).to(self._device())
+        tensor = torch.from_numpy(array.astype(np.float64)).to(self.device)
         dist.all_reduce(tensor)
         return tensor.cpu().numpy()
 
@@ -85,10 +92,18 @@ class Group:
         """Stacks equally shaped float64 arrays of all ranks: ``[size, *shape]``."""
         if self.size == 1:
             return array[None]
-        tensor = torch.from_numpy(np.ascontiguousarray(array, np.float64)).to(self._device())
+        tensor = torch.from_numpy(np.ascontiguousarray(array, np.float64)).to(self.device)
         parts = [torch.empty_like(tensor) for _ in range(self.size)]
         dist.all_gather(parts, tensor)
         return torch.stack(parts).cpu().numpy()
+
+    def gather(self, item: Any) -> list[Any]:
+        """What every rank gave, in their order; any small picklable objects."""
+        if self.size == 1:
+            return [item]
+        items: list[Any] = [None] * self.size
+        dist.all_gather_object(items, item)
+        return items
 
     def broadcast_module(self, module: torch.nn.Module) -> None:
         """Gives every rank the weights and buffers of rank 0."""
@@ -105,7 +120,3 @@ class Group:
         """Leaves the group."""
         if self.size > 1 and dist.is_initialized():
             dist.destroy_process_group()
-
-    def _device(self) -> torch.device:
-        cuda = dist.get_backend() == "nccl"
-        return torch.device("cuda", self.local_rank) if cuda else torch.device("cpu")

@@ -49,7 +49,6 @@ def transfer_specs(spec: EnvSpec, info_keys: tuple[str, ...]) -> dict[str, Array
         "episode_return": "float64",
         "episode_length": "int64",
         "episode": "int64",
-        "step_seconds": "float64",
     }
     specs |= {name: ArraySpec((), dtype) for name, dtype in scalar.items()}
     specs["info"] = ArraySpec((len(info_keys),), "float64")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,7 +111,6 @@ class EnvSlot:
 
     def step(self) -> None:
         """Steps with the action in the buffers and writes the transition."""
-        start = time.perf_counter()
         buffers, row = self._buffers, self.row
         action = np.array(buffers["action"][row])
         self.actions.append(action)
@@ -132,7 +130,6 @@ class EnvSlot:
             self.reset()
         else:
             self._writer.write(observation, self._obs, row)
-        buffers["step_seconds"][row] = time.perf_counter() - start
 
     def capture(self) -> dict[str, Any]:
         """State for an exact resume: the environment's own state, or the episode so far."""

@@ -12,8 +12,8 @@ class EntropyCoefficient(nn.Module):
     """Multiplier of the entropy bonus (Wijmans et al. 2022, section 4).
 
     When learned it is the Lagrange multiplier of ``entropy >= target``: it grows while the entropy
-    is below the target and shrinks while it is above, within ``[1e-4, 1]``. It is a parameter, so
-    optimizer and checkpoints treat it like any weight.
+    is below the target and shrinks while it is above, within ``[1e-4, 1]``. It is a parameter of
+    the optimizer and of checkpoints, with a learning rate of its own.
     """
 
     low, high = 1e-4, 1.0
@@ -34,7 +34,9 @@ class EntropyCoefficient(nn.Module):
         """Loss of the coefficient for a mean entropy (scalar); 0 if it is not learned."""
         if not self.learned:
             return torch.zeros_like(self.log_value.detach())
-        return self.log_value.exp() * (entropy.detach() - self.target)
+        # The gradient with respect to the logarithm leaves out the factor of the coefficient
+        # itself: Adam's long memory would hold a coefficient that has become small.
+        return self.log_value * (entropy.detach() - self.target)
 
     @torch.no_grad()
     def project(self) -> None:

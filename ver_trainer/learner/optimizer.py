@@ -15,18 +15,26 @@ from ver_trainer.nets.policy import Policy
 def make_optimizer(
     policy: Policy, coefficient: nn.Module, config: OptimConfig
 ) -> torch.optim.Optimizer:
-    """Makes Adam, AdamW or Lamb; every group has an ``lr_scale`` relative to ``optim.lr``."""
-    modules = nn.ModuleList([policy, coefficient])
+    """Makes Adam, AdamW or Lamb.
+
+    Every group has an ``lr_scale`` relative to ``optim.lr``, or a ``fixed_lr`` that no schedule
+    touches: the entropy coefficient must be able to cross its bounds within a short run, and to
+    follow the policy until the end.
+    """
     groups: list[dict[str, Any]]
     if config.name == "lamb":
-        groups = parameter_groups(modules, config.lamb_rho, config.weight_decay)
+        groups = parameter_groups(policy, config.lamb_rho, config.weight_decay)
     else:
-        groups = [{"params": list(modules.parameters()), "weight_decay": config.weight_decay}]
+        groups = [{"params": list(policy.parameters()), "weight_decay": config.weight_decay}]
     groups = [_trainable(group) | {"lr_scale": 1.0} for group in groups]
     if config.critic_lr:
         names = policy.critic_names()
         critic = {id(p) for name, p in policy.named_parameters() if name in names}
         groups = [part for g in groups for part in _split(g, critic, config.critic_lr / config.lr)]
+    own: dict[str, Any] = {"params": list(coefficient.parameters()), "weight_decay": 0.0}
+    if config.name == "lamb":
+        own["rho"] = 1.0
+    groups.append(_trainable(own) | {"fixed_lr": config.entropy_lr})
     if config.name == "lamb":
         return Lamb(groups, lr=config.lr, eps=config.eps)
     cls = torch.optim.AdamW if config.weight_decay else torch.optim.Adam

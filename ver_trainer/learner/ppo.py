@@ -109,10 +109,10 @@ class PPOLearner:
         else:
             rollout.compute_gae()
         if self.ppo.normalize_advantage:
-            self._normalize(storage, rollout.rows)
+            self._normalize(rollout)
         if self.anchor is not None:
             self.anchor.prepare(rollout, progress, steps)
-        rate = self._set_rate(progress, len(rollout.rows))
+        rate = self._set_rate(progress, storage.size)
         shift = self._shift(behaviour)
         sums, count = self._learn(rollout, shift)
         self._update_normalizers(storage, rollout.rows)
@@ -145,7 +145,7 @@ class PPOLearner:
         batch = rows * self.group.size // self.ppo.mini_batches
         rate = learning_rate(self.optim, progress, batch)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group.get("lr_scale", 1.0)
+            group["lr"] = group.get("fixed_lr", rate * group.get("lr_scale", 1.0))
         return rate
 
     def _step(self, batch: MiniBatch, shift: list[Tensor], first: bool) -> dict[str, Tensor] | None:
@@ -236,13 +236,12 @@ class PPOLearner:
             "ppo.max_grad_norm; the last checkpoint is kept"
         )
 
-    def _normalize(self, storage: RolloutStorage, rows: np.ndarray) -> None:
-        advantage = storage.advantage[rows].astype(np.float64)
-        moments = np.array([advantage.sum(), np.square(advantage).sum(), len(rows)])
+    def _normalize(self, rollout: Rollout) -> None:
+        advantage = rollout.storage.advantage[rollout.rows].astype(np.float64)
+        moments = np.array([advantage.sum(), np.square(advantage).sum(), len(advantage)])
         total, squares, count = self.group.sum_array(moments)
-        mean = total / count
-        std = np.sqrt(max(squares / count - mean**2, 0.0)) + 1e-8
-        storage.advantage[rows] = (advantage - mean) / std
+        rollout.mean = total / count
+        rollout.std = np.sqrt(max(squares / count - rollout.mean**2, 0.0)) + 1e-8
 
     @torch.no_grad()
     def _update_normalizers(self, storage: RolloutStorage, rows: np.ndarray) -> None:
@@ -252,12 +251,15 @@ class PPOLearner:
         for encoder, norm in self.policy.normalizers():
             if self.warming_up and encoder is self.policy.encoder:
                 continue  # new statistics would move the policy
-            x = encoder.vector({key: storage.obs[key][index] for key in encoder.vectors})
-            moments = torch.stack((x.sum(0), x.square().sum(0)))
+            x = encoder.vector({key: storage.obs[key][index] for key in encoder.vectors}).double()
             count = float(self.group.sum_array(np.array([float(len(rows))]))[0])
-            self.group.sum_tensor(moments)
-            mean = moments[0] / count
-            norm.update(mean, (moments[1] / count - mean.square()).clamp(min=0.0), count)
+            mean = x.sum(0)
+            self.group.sum_tensor(mean)
+            mean /= count
+            # Around the mean of all ranks: nothing cancels where it is large.
+            squares = (x - mean).square().sum(0)
+            self.group.sum_tensor(squares)
+            norm.update(mean, squares / count, count)
 
     @torch.no_grad()
     def _compute_vtrace(self, rollout: Rollout) -> None:

@@ -22,7 +22,7 @@ class RunningNorm(nn.Module):
         self.clip = clip
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("var", torch.ones(size))
-        self.register_buffer("count", torch.tensor(1e-4, dtype=torch.float64))
+        self.register_buffer("count", torch.tensor(0.0, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardised ``x``, clipped to ``+-clip``."""
@@ -30,11 +30,12 @@ class RunningNorm(nn.Module):
 
     @torch.no_grad()
     def update(self, batch_mean: Tensor, batch_var: Tensor, batch_count: float) -> None:
-        """Merges the moments of a batch (biased variance) into the running ones."""
+        """Merges the moments of a batch (biased variance, ``[size]``) into the running ones."""
         total = self.count + batch_count
-        delta = batch_mean - self.mean
-        share = (batch_count / total).to(self.mean.dtype)
-        spread = delta * delta * share * (1 - share)
-        self.var.copy_(self.var * (1 - share) + batch_var * share + spread)
-        self.mean.add_(delta * share)
+        share = batch_count / total
+        mean, var = self.mean.double(), self.var.double()
+        delta = batch_mean.double() - mean
+        spread = delta.square() * share * (1 - share)
+        self.var.copy_(var * (1 - share) + batch_var.double() * share + spread)
+        self.mean.copy_(mean + delta * share)
         self.count.copy_(total)

@@ -40,7 +40,14 @@ class MiniBatch:
 
 
 class Rollout:
-    """A finished rollout: its sequences, returns and importance weights."""
+    """A finished rollout: its sequences, returns and importance weights.
+
+    Attributes:
+        mean, std: mini-batches hold ``(advantage - mean) / std``. The storage keeps advantages as
+            they are: stale rows are normalised again, together with other rows.
+    """
+
+    mean, std = 0.0, 1.0
 
     def __init__(self, storage: RolloutStorage, config: PPOConfig, recurrent: bool) -> None:
         self.storage, self.config = storage, config
@@ -104,7 +111,7 @@ class Rollout:
             tensors["action"][index],
             tensors["log_prob"][index],
             tensors["value"][index],
-            floats(storage.advantage),
+            (floats(storage.advantage) - self.mean) / self.std,
             floats(storage.returns),
             floats(self._weight_of_row),
             Packing(torch.from_numpy(packed.batch_sizes), tensors["state"][firsts]),

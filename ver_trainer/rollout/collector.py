@@ -82,9 +82,11 @@ class Collector:
 
     Attributes:
         version: number of the policy used for inference, stored with every row.
-        ends_early: called while waiting; true ends the rollout before it is full.
+        ends_early: called while waiting (in lock step after every step of all environments); true
+            ends the rollout before it is full.
         before_inference: called before every inference (fetches new weights in ``async``).
-        step_seconds: running mean of each environment's step time ``[num_envs]``.
+        step_seconds: running mean of the seconds between successive steps of each environment,
+            waiting for inference and for its turn included, learning excluded ``[num_envs]``.
     """
 
     def __init__(
@@ -110,6 +112,10 @@ class Collector:
         self.step_of_env = np.zeros(pool.num_envs, np.int64)
         self.served = np.zeros(pool.num_envs, np.int64)
         self.step_seconds = np.zeros(pool.num_envs)
+        self._window = 5 * storage.size // storage.num_envs  # steps that step_seconds averages
+        self._collected_seconds = 0.0  # in rollouts before this one
+        self._begin = 0.0
+        self._step_began = np.full(pool.num_envs, np.nan)  # in seconds of collection
         self.stats = CollectStats()
         self._ready: list[int] = []  # results not looked at yet
         self._pending: list[int] = []  # results taken, waiting for an action
@@ -127,19 +133,21 @@ class Collector:
             WorkerFailure: after too many faults.
         """
         stats = self.stats = CollectStats()
-        begin = time.perf_counter()
+        self._begin = time.perf_counter()
         if self._pending:
             self._act(self._take_pending())
-        while self.storage.num_complete < self.storage.size:
+        while True:
+            self._take_results(self._wait())
+            if self.storage.num_complete >= self.storage.size:
+                break
             if self.ends_early is not None and self.ends_early():
                 stats.ended_early = True
                 break
-            self._take_results(self._wait())
-            if self.storage.num_complete < self.storage.size:
-                self._act(self._below_quota())
+            self._act(self._below_quota())
         self._bootstrap()
         stats.steps = self.storage.num_complete
-        stats.total = time.perf_counter() - begin
+        stats.total = time.perf_counter() - self._begin
+        self._collected_seconds += stats.total
         return stats
 
     def _below_quota(self) -> np.ndarray:
@@ -168,7 +176,8 @@ class Collector:
             if count and first is not None and now - first >= patience:
                 break
             left = None if first is None else max(first + patience - now, 0.0)
-            if self.ends_early is not None:
+            # In lock step a rollout ends between two steps of all environments.
+            if self.ends_early is not None and not self.rules.lock_step:
                 if self.ends_early():
                     break
                 left = min(left, 0.005) if left is not None else 0.005
@@ -214,6 +223,7 @@ class Collector:
     def _take_results(self, envs: np.ndarray) -> None:
         self._check_finite(envs)
         self._pending += envs.tolist()
+        self._time_steps(envs)
         envs = envs[self.storage.open_row[envs] >= 0]  # the others bring a first observation
         if not len(envs):
             return
@@ -227,11 +237,17 @@ class Collector:
         self.storage.finish_step(envs, buffers["reward"][envs], ended, final)
         self.served[envs] += 1
         self.step_of_env[envs] += 1
-        seconds = buffers["step_seconds"][envs]
-        known = self.step_seconds[envs]
-        self.step_seconds[envs] = np.where(known > 0, 0.98 * known + 0.02 * seconds, seconds)
         if ended.any():
             self._end_episodes(envs[ended])
+
+    def _time_steps(self, envs: np.ndarray) -> None:
+        now = self._collected_seconds + time.perf_counter() - self._begin
+        seconds = now - self._step_began[envs]
+        self._step_began[envs] = now
+        known = (self.storage.open_row[envs] >= 0) & np.isfinite(seconds)
+        envs, seconds = envs[known], seconds[known]
+        weight = 1 / np.clip(self.served[envs] + 1, 1, self._window)
+        self.step_seconds[envs] += weight * (seconds - self.step_seconds[envs])
 
     def _final_values(self, envs: np.ndarray) -> np.ndarray:
         obs = self.transfer.read_final(list(self.storage.obs), envs)

@@ -85,8 +85,8 @@ def vtrace(
         max_c: truncation level of the trace.
 
     Returns:
-        ``(targets, advantages)``, each ``[rows]`` float32; the advantages carry the truncated
-        ratio.
+        ``(targets, advantages)``, each ``[rows]`` float32. The advantages are without the ratio
+        of their own step, by which a policy-gradient loss multiplies them.
     """
     rho, trace = np.minimum(ratios, max_rho), np.minimum(ratios, max_c)
     targets = np.zeros(len(rewards), np.float64)
@@ -97,7 +97,7 @@ def vtrace(
         delta = rho[row] * (rewards[row] + gamma * next_value[sequence] - values[row])
         correction = trace[row] * (next_target[sequence] - next_value[sequence])
         targets[row] = values[row] + delta + gamma * correction
-        advantages[row] = rho[row] * (rewards[row] + gamma * next_target[sequence] - values[row])
+        advantages[row] = rewards[row] + gamma * next_target[sequence] - values[row]
         next_value[sequence] = values[row]
         next_target[sequence] = targets[row]
     return targets.astype(np.float32), advantages.astype(np.float32)
