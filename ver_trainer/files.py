@@ -50,7 +50,8 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         StorageError: if the system refuses to write.
     """
-    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    # Two processes may make the same file, e.g. of a cache.
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     try:
         with writing(path):
             yield temporary

@@ -18,7 +18,7 @@ from ver_trainer.distributed.group import Group
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.errors import CheckpointError
 from ver_trainer.parts import Parts
-from ver_trainer.rollout.collector import Collector, Episode
+from ver_trainer.rollout.collector import Collector, EpisodeEnd
 
 
 class Run(Protocol):
@@ -28,7 +28,7 @@ class Run(Protocol):
     config: TrainConfig
     steps: int
     fault_count: int
-    episodes: deque[Episode]
+    episodes: deque[EpisodeEnd]
     _seconds_before: float
     _start: float
     _saved_update: int
@@ -108,7 +108,7 @@ def restore(runner: Run, checkpoint: Path, state: dict[str, Any]) -> None:
     parts.learner.load_state_dict(state["learner"])
     runner.steps, runner.fault_count = int(state["steps"]), int(state["fault_count"])
     runner._seconds_before = float(state["seconds"])
-    runner.episodes.extend(Episode(int(n), float(r), info) for n, r, info in state["episodes"])
+    runner.episodes.extend(EpisodeEnd(int(n), float(r), info) for n, r, info in state["episodes"])
     runner._saved_update = parts.learner.updates
     if exact:
         parts.pool.restore(state["pool"])

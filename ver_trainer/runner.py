@@ -24,7 +24,7 @@ from ver_trainer.export import policy_header
 from ver_trainer.logger import Logger
 from ver_trainer.parts import Parts, build, make_storage
 from ver_trainer.resume import agree_on_checkpoint, capture, restore
-from ver_trainer.rollout.collector import CollectStats, Episode
+from ver_trainer.rollout.collector import CollectStats, EpisodeEnd
 from ver_trainer.rollout.overlap import OverlappedCollector
 from ver_trainer.run_folder import RunFolder
 from ver_trainer.schemes import SCHEMES
@@ -66,7 +66,7 @@ def train(
     return Runner(config or load_config(**values), env).run()
 
 
-def interleave(parts: list[list[Episode]]) -> list[Episode]:
+def interleave(parts: list[list[EpisodeEnd]]) -> list[EpisodeEnd]:
     """Joins lists in turns, so that the last entries come from all of them.
 
     Lists are aligned at their ends: a window over the result holds as much of each as it can.
@@ -100,7 +100,7 @@ class Runner:
             self.folder.close()
             raise
         self.steps = 0
-        self.episodes: deque[Episode] = deque(maxlen=config.log.window)
+        self.episodes: deque[EpisodeEnd] = deque(maxlen=config.log.window)
         self.signals = StopSignals()
         self.fault_count = 0
         self._seconds_before = 0.0

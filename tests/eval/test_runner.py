@@ -157,14 +157,17 @@ def test_faults_of_the_set_up_are_raised(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"cannot write to .*file/run: Not a directory"):
+    with pytest.raises(StorageError, match=r"file/run. cannot be written .Not a directory"):
         evaluate(spec(), [episode(0)], tmp_path / "file" / "run", workers=1)
 
 
 def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
     with (
         ResultFolder(tmp_path, spec().config),
-        pytest.raises(StorageError, match=rf"in use by process {os.getpid()} since 20\d\d-.*T"),
+        pytest.raises(
+            StorageError,
+            match=rf"in use by another run, process {os.getpid()} on \S+ since 20\d\d-.*T",
+        ),
     ):
         evaluate(spec(), [episode(0)], tmp_path, workers=1)
 

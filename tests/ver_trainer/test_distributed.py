@@ -21,7 +21,7 @@ from ver_trainer.distributed.preemption import best_duration
 from ver_trainer.errors import CheckpointError
 from ver_trainer.resume import read_state
 from ver_trainer.rollout.batch import Rollout
-from ver_trainer.rollout.collector import Episode
+from ver_trainer.rollout.collector import EpisodeEnd
 from ver_trainer.runner import TrainResult, interleave
 
 ROOT = Path(__file__).parents[2]
@@ -117,7 +117,7 @@ def test_ranks_that_train_on_cpus_are_connected_by_gloo(tmp_path: Path) -> None:
 
 
 def test_episodes_of_all_ranks_share_a_window() -> None:
-    long, short = ([Episode(n, 0.0, {}) for n in ns] for ns in (range(10, 15), range(20, 22)))
+    long, short = ([EpisodeEnd(n, 0.0, {}) for n in ns] for ns in (range(10, 15), range(20, 22)))
     mixed = [episode.length for episode in interleave([long, short])]
     assert mixed == [10, 11, 12, 20, 13, 21, 14]
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
 from io import FileIO
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tpsrl.errors import UserError
 from tpsrl.files import write_json
-from tpsrl.provenance import now
+from ver_trainer.errors import StorageError
+from ver_trainer.files import Lock, writing
 
 EPISODES_FILE = "episodes.jsonl"
 CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"
-
-
-class StorageError(UserError):
-    """The folder cannot be written; what was written before is intact."""
 
 
 class Numbered(Protocol):
@@ -61,11 +57,11 @@ class ResultFolder:
     def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
         self.path = path
         self._file: FileIO | None = None
-        self._lock: IO[str] | None = None
+        self._lock: Lock | None = None
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = open(path / ".lock", "a+")  # noqa: SIM115 - held while the run lasts
-            self._acquire(self._lock)
+            with writing(path):
+                path.mkdir(parents=True, exist_ok=True)
+                self._lock = Lock(path / ".lock", "another run")
             self._check_config(dict(config))
             self.records, end = read_records(path / EPISODES_FILE)
             # Unbuffered: a line that fails on a full disk must not linger in a buffer.
@@ -143,9 +139,10 @@ class ResultFolder:
 
     def close(self) -> None:
         """Release the folder."""
-        for file in (self._file, self._lock):
-            if file is not None:
-                file.close()
+        if self._file is not None:
+            self._file.close()
+        if self._lock is not None:
+            self._lock.release()
         self._file = self._lock = None
 
     def __enter__(self) -> ResultFolder:
@@ -153,19 +150,6 @@ class ResultFolder:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    def _acquire(self, lock: IO[str]) -> None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.seek(0)
-            holder = lock.read() or "another process"
-            raise StorageError(
-                f"{self.path} is in use by {holder}; wait for it or choose another out="
-            ) from error
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} since {now()}")
-        lock.flush()
 
     def _check_config(self, config: dict[str, Any]) -> None:
         path = self.path / CONFIG_FILE

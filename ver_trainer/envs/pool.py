@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ver_trainer.envs.nursery import LENGTH, send_message
-from ver_trainer.envs.shared import Layout, SharedBlock, transfer_specs
+from ver_trainer.envs.shared import BlockLayout, SharedBlock, transfer_specs
 from ver_trainer.envs.slot import EnvFactory
 from ver_trainer.envs.spaces import EnvSpec
 from ver_trainer.envs.worker import INDEX, WorkerTask
@@ -87,7 +87,7 @@ class WorkerPool:
         self.fault_count = 0
         self.should_stop: Callable[[], None] = lambda: None
         self.block = SharedBlock(
-            Layout.of(transfer_specs(spec, options.info_keys), options.num_envs)
+            BlockLayout.of(transfer_specs(spec, options.info_keys), options.num_envs)
         )
         self.buffers = self.block.arrays
         self._ready_in, self._ready_out = os.pipe()

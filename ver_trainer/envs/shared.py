@@ -20,14 +20,14 @@ _ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Layout:
+class BlockLayout:
     """Where each array lies in the shared block."""
 
     entries: tuple[tuple[str, tuple[int, ...], str, int], ...]
     size: int
 
     @staticmethod
-    def of(specs: dict[str, ArraySpec], rows: int) -> Layout:
+    def of(specs: dict[str, ArraySpec], rows: int) -> BlockLayout:
         """Lays out ``rows`` rows of every array, each array on its own cache line."""
         entries, offset = [], 0
         for name, spec in specs.items():
@@ -35,7 +35,7 @@ class Layout:
             entries.append((name, shape, spec.dtype, offset))
             size = int(np.prod(shape)) * np.dtype(spec.dtype).itemsize
             offset += -(-size // _ALIGNMENT) * _ALIGNMENT
-        return Layout(tuple(entries), max(offset, mmap.PAGESIZE))
+        return BlockLayout(tuple(entries), max(offset, mmap.PAGESIZE))
 
 
 def transfer_specs(spec: EnvSpec, info_keys: tuple[str, ...]) -> dict[str, ArraySpec]:
@@ -59,7 +59,7 @@ def transfer_specs(spec: EnvSpec, info_keys: tuple[str, ...]) -> dict[str, Array
 class SharedBlock:
     """One anonymous shared memory block seen as named arrays."""
 
-    def __init__(self, layout: Layout, descriptor: int | None = None) -> None:
+    def __init__(self, layout: BlockLayout, descriptor: int | None = None) -> None:
         self.layout = layout
         self.descriptor = _anonymous_file(layout.size) if descriptor is None else descriptor
         self._map = mmap.mmap(self.descriptor, layout.size)

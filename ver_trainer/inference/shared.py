@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ver_trainer.envs.shared import Layout, SharedBlock
+from ver_trainer.envs.shared import BlockLayout, SharedBlock
 
 _ALIGNMENT = 64
 Shape = tuple[tuple[int, ...], tuple[int, ...]]
@@ -45,7 +45,7 @@ class SharedTensors:
             shapes[name] = (tuple(tensor.shape), tensor.stride())
             size = tensor.numel() * tensor.element_size()
             offset += -(-size // _ALIGNMENT) * _ALIGNMENT
-        block = SharedBlock(Layout(tuple(entries), max(offset, 4096)))
+        block = SharedBlock(BlockLayout(tuple(entries), max(offset, 4096)))
         tensors = _view(block.arrays, shapes)
         for name, tensor in originals.items():
             tensors[name].copy_(tensor)

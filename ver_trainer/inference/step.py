@@ -13,7 +13,7 @@ from ver_trainer.rollout.transfer import Transfer
 
 
 @dataclass
-class Outcome:
+class Inferred:
     """An inference that has not been stored yet."""
 
     rows: slice
@@ -40,7 +40,7 @@ class Inference:
     transfer: Transfer
     generator: torch.Generator
 
-    def act(self, envs: np.ndarray, rows: slice) -> Outcome:
+    def act(self, envs: np.ndarray, rows: slice) -> Inferred:
         """Infers for ``envs`` and writes their actions to the environments' buffers."""
         obs = {k[4:]: v[rows] for k, v in self.tensors.items() if k.startswith("obs/")}
         self.transfer.read_into(obs, envs)
@@ -48,9 +48,9 @@ class Inference:
         state = self.state[index]
         step = self.policy.act(obs, state, self.generator)
         self.transfer.write_actions(envs, step.action)
-        return Outcome(rows, index, state, step)
+        return Inferred(rows, index, state, step)
 
-    def store(self, outcome: Outcome) -> None:
+    def store(self, outcome: Inferred) -> None:
         """Writes the rows of the rollout and the next recurrent states."""
         rows, step, tensors = outcome.rows, outcome.step, self.tensors
         tensors["state"][rows] = outcome.state

@@ -23,7 +23,7 @@ import torch
 
 from ver_trainer.config import NetConfig
 from ver_trainer.envs.nursery import receive_message
-from ver_trainer.envs.shared import Layout, SharedBlock
+from ver_trainer.envs.shared import BlockLayout, SharedBlock
 from ver_trainer.envs.spaces import EnvSpec
 from ver_trainer.envs.worker import INDEX, die_with_parent, ignore_run_signals
 from ver_trainer.inference.shared import SharedTensors, adopt_policy
@@ -47,7 +47,7 @@ class InferenceTask:
     seed: int
     number: int
     tensors: dict[str, Any]
-    buffers: Layout
+    buffers: BlockLayout
 
 
 def batch_arrays(workers: int, num_envs: int) -> dict[str, torch.Tensor]:

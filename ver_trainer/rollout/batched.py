@@ -12,7 +12,7 @@ from torch import Tensor
 from ver_trainer.envs.spaces import ActionSpec, describe
 from ver_trainer.errors import NonFiniteError
 from ver_trainer.nets.policy import Policy
-from ver_trainer.rollout.collector import CollectStats, Episode
+from ver_trainer.rollout.collector import CollectStats, EpisodeEnd
 from ver_trainer.rollout.storage import RolloutStorage
 
 
@@ -148,7 +148,7 @@ class BatchedCollector:
         index = torch.from_numpy(envs).to(self.device)
         returns = self._return[index].tolist()
         for env, total in zip(envs.tolist(), returns, strict=True):
-            stats.episodes.append(Episode(int(self._step[env]), total, {}))
+            stats.episodes.append(EpisodeEnd(int(self._step[env]), total, {}))
         self._return[index] = 0.0
         self.state[index] = 0.0
         self._episode[envs] += 1

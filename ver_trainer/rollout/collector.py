@@ -53,7 +53,7 @@ class CollectRules:
 
 
 @dataclass
-class Episode:
+class EpisodeEnd:
     """One finished episode."""
 
     length: int
@@ -73,7 +73,7 @@ class CollectStats:
     requests: int = 0
     dropped: int = 0
     ended_early: bool = False
-    episodes: list[Episode] = field(default_factory=list)
+    episodes: list[EpisodeEnd] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
 
@@ -262,7 +262,7 @@ class Collector:
             row = buffers["info"][env].tolist()
             info = {k: v for k, v in zip(self.info_keys, row, strict=True) if v == v}
             self.stats.episodes.append(
-                Episode(
+                EpisodeEnd(
                     int(buffers["episode_length"][env]),
                     float(buffers["episode_return"][env]),
                     info,

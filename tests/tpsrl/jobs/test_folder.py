@@ -87,7 +87,9 @@ def test_the_lock_names_its_holder_and_ends_with_it(tmp_path):
         for _ in range(2):  # asking does not overwrite the name
             with pytest.raises(StorageError) as error:
                 ResultFolder(tmp_path, {"seed": 0})
-            found = re.search(r"in use by process (\d+) since (\S+)T", str(error.value))
+            found = re.search(
+                r"in use by another run, process (\d+) on \S+ since (\S+)T", str(error.value)
+            )
             assert found and int(found[1]) == holder.pid != os.getpid()
         holder.kill()
     filled(tmp_path)
