@@ -24,17 +24,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from rich.progress import Progress
 
-from tpsrl.config import load
+from eval.episode import EpisodeRecord, run_episode
+from planner.chain.make import make_agent, make_task
 from tpsrl.engines import make_simulator
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.episodes.types import Episode, EpisodeSet
 from tpsrl.errors import UserError
 from tpsrl.files import write_json
+from tpsrl.generation.rules import load_scenario
+from tpsrl.habitat.export.dataset import export_dataset
 from tpsrl.habitat.scenes import HabitatConfig, Scenes, habitat_options
 from tpsrl.robot import fetch
+from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator
+from ver_trainer.options import option, parse_or_help, to_dict
 
 REFERENCE = "mujoco"
 _NEAR = 0.05
@@ -45,22 +52,20 @@ _NEAR = 0.05
 class Config:
     """Options of the benchmark."""
 
-    json: str = field(default="", metadata={"help": "write the numbers to this file"})
-    scenario: str = field(default="tidy_house", metadata={"help": "whose val episodes"})
-    episodes: int = field(default=3, metadata={"help": "episodes that are compared", "min": 1})
-    depth: int = field(default=128, metadata={"help": "pixels of the head depth picture"})
-    steps: int = field(default=150, metadata={"help": "control steps of a timed run", "min": 10})
-    rounds: int = field(default=5, metadata={"help": "timed runs of each engine", "min": 1})
-    agent: int = field(
-        default=0, metadata={"help": "episodes that the scripted agent plays on each", "min": 0}
-    )
-    gpu: int = field(default=-1, metadata={"help": "Habitat: which GPU renders, -1 for none"})
+    json: str = option("", "write the numbers to this file")
+    scenario: str = option("tidy_house", "whose val episodes")
+    episodes: int = option(3, "episodes that are compared", min=1)
+    depth: int = option(128, "pixels of the head depth picture")
+    steps: int = option(150, "control steps of a timed run", min=10)
+    rounds: int = option(5, "timed runs of each engine", min=1)
+    agent: int = option(0, "episodes that the scripted agent plays on each", min=0)
+    gpu: int = option(-1, "Habitat: which GPU renders, -1 for none")
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
 
 
 def main(words: list[str]) -> None:
     """Compare, measure, print."""
-    config = load(Config, words)
+    config = parse_or_help(Config, words, __doc__)
     with contextlib.ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         chosen = _episodes(config)
@@ -88,7 +93,7 @@ def main(words: list[str]) -> None:
             "cpu_ms": work,
             "read_ms": answer,
             "load_average": os.getloadavg()[0],
-            "config": _plain(config),
+            "config": to_dict(config),
         }
         write_json(Path(config.json), content)
 
@@ -105,10 +110,6 @@ def _episodes(config: Config) -> tuple[Episode, ...]:
 
 
 def _export(root: Path, scenario: str, episodes: tuple[Episode, ...]) -> None:
-    from tpsrl.habitat.export.dataset import export_dataset
-    from tpsrl.scenes.apartment import load_apartment
-    from tpsrl.scenes.objects import object_types
-
     chosen = {f"{scenario}_val": EpisodeSet(episodes)}
     export_dataset(root, load_apartment(), object_types(), chosen)
 
@@ -248,10 +249,7 @@ def _play(
 
     On MuJoCo and Habitat; without Habitat, on every engine. Each episode is printed when it ends.
     """
-    from eval.episode import EpisodeRecord, run_episode
-    from planner.chain.catalog import MAX_STEPS
-    from planner.chain.make import make_agent, make_task
-
+    max_steps = load_scenario(config.scenario).max_steps
     names = [REFERENCE, "habitat"] if "habitat" in sims else list(sims)
     out: dict[str, list[dict[str, Any]]] = {name: [] for name in names if config.agent}
     count = min(config.agent, len(played[REFERENCE]))
@@ -267,7 +265,7 @@ def _play(
                     index, episode.episode_id, "", config.scenario, episode.layout, index
                 ),
                 episode,
-                MAX_STEPS[config.scenario],
+                max_steps,
             )
             out[name].append({"success": record.success, "steps": record.steps})
             failed = [f"{s['skill']}: {s['cause']}" for s in record.skills if s["cause"]]
@@ -299,8 +297,6 @@ def _answer(sim: Any) -> float:
 
 def _processor_seconds(sim: Simulator) -> float:
     """Return processor time of this process, and of the server if the simulator has one."""
-    import psutil
-
     total = time.process_time()
     server = getattr(getattr(sim, "_link", None), "process", None)
     if server is not None:
@@ -337,12 +333,6 @@ def _report(
             step = float(np.median(walls if what == "wall-clock" else work["habitat"]))
             print(f"  of Habitat's step, {step - cost:.2f} ms: {100 * cost / (step - cost):.1f}%")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-
-
-def _plain(config: Config) -> dict[str, Any]:
-    from tpsrl.config import to_dict
-
-    return to_dict(config)
 
 
 if __name__ == "__main__":

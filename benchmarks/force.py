@@ -8,33 +8,34 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
 
-from tpsrl.config import load
+from planner.chain.make import make_agent
+from planner.chain.make import make_task as task_of
+from tpsrl.engines import make_simulator
+from tpsrl.generation.rules import load_scenario
+from tpsrl.provide import load_scenario_episodes
+from ver_trainer.options import option, parse_or_help
 
 
 @dataclass
 class Config:
     """Options of the measurement."""
 
-    scenario: str = field(default="set_table", metadata={"help": "whose episodes"})
-    executor: str = field(default="replan", metadata={"help": "hab or replan"})
-    split: str = field(default="val", metadata={"help": "whose layouts"})
-    episodes: int = field(default=20, metadata={"help": "how many"})
+    scenario: str = option("set_table", "whose episodes")
+    executor: str = option("replan", "hab or replan")
+    split: str = option("val", "whose layouts")
+    episodes: int = option(20, "how many")
 
 
 def collect(config: Config) -> dict[str, list[float]]:
     """Return the force of every control step of successful episodes, by running skill, N."""
-    from rich.progress import track
-
-    from planner.chain.catalog import MAX_STEPS
-    from planner.chain.make import make_agent
-    from planner.chain.make import make_task as task_of
-    from tpsrl.engines import make_simulator
-    from tpsrl.provide import load_scenario_episodes
-
+    max_steps = load_scenario(config.scenario).max_steps
     episodes = load_scenario_episodes(config.scenario, config.split, count=config.episodes)
     agent = make_agent("scripted", config.executor, config.scenario)
     forces: dict[str, list[float]] = defaultdict(list)
@@ -43,7 +44,7 @@ def collect(config: Config) -> dict[str, list[float]]:
             sim.reset([episode], [seed])
             agent.reset(sim, 0, episode, seed)
             rows: list[tuple[str, float]] = []
-            for _ in range(MAX_STEPS[config.scenario]):
+            for _ in range(max_steps):
                 action = agent.act(sim, 0)
                 if action is None:
                     break
@@ -58,10 +59,7 @@ def collect(config: Config) -> dict[str, list[float]]:
 
 def main(overrides: list[str]) -> int:
     """Print the table."""
-    from rich.console import Console
-    from rich.table import Table
-
-    config = load(Config, overrides)
+    config = parse_or_help(Config, overrides, __doc__)
     table = Table("skill", "steps", "touching", "median N", "95% N", "99% N", "largest N")
     for skill, values in sorted(collect(config).items()):
         force = np.array(values)

@@ -12,34 +12,34 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpsrl.config import load
+from eval.commands.eval import run
+from eval.figures import draw_stages, load_runs
+from eval.statistics import wilson
+from planner.chain.catalog import AGENTS, policies_of
+from planner.chain.problems import to_solve
+from planner.chain.tpsrl import EXECUTORS
 from tpsrl.errors import UserError, nearest
+from ver_trainer.options import option, parse_or_help
 
 
 @dataclass
 class Config:
     """Options of the benchmark."""
 
-    agents: str = field(default="scripted", metadata={"help": "whose skills, with commas"})
-    executors: str = field(default="hab,replan", metadata={"help": "with commas"})
-    scenarios: str = field(
-        default="tidy_house,prepare_groceries,set_table", metadata={"help": "with commas"}
-    )
-    split: str = field(default="val", metadata={"help": "whose layouts"})
-    data: Path | None = field(
-        default=None, metadata={"help": "episode file instead of the split's, for one scenario"}
-    )
-    weights: Path | None = field(
-        default=None, metadata={"help": "folder of learned skills; null for those shipped"}
-    )
-    episodes: int = field(default=100, metadata={"help": "of each scenario"})
-    seed: int = field(default=0, metadata={"help": "of the run", "min": 0})
-    out: Path = field(default=Path("outputs/hab"), metadata={"help": "folder of the evaluations"})
-    workers: int = field(default=2, metadata={"help": "processes"})
+    agents: str = option("scripted", "whose skills, with commas")
+    executors: str = option("hab,replan", "with commas")
+    scenarios: str = option("tidy_house,prepare_groceries,set_table", "with commas")
+    split: str = option("val", "whose layouts")
+    data: Path | None = option(None, "episode file instead of the split's, for one scenario")
+    weights: Path | None = option(None, "folder of learned skills; null for those shipped")
+    episodes: int = option(100, "of each scenario", min=1)
+    seed: int = option(0, "of the run", min=0)
+    out: Path = option(Path("outputs/hab"), "folder of the evaluations")
+    workers: int = option(2, "processes", min=1)
 
 
 HEAD = """\
@@ -72,8 +72,6 @@ def _agent(settings: dict[str, Any]) -> str:
 
 def _rate(interval: dict[str, Any]) -> str:
     """Return a rate with its 95% Wilson interval, which stays honest at 0 and 100%."""
-    from eval.statistics import wilson
-
     mean, count = interval["mean"], interval["count"]
     low, high = wilson(round(mean * count), count)
     return f"{100 * mean:.0f}% [{100 * low:.0f}, {100 * high:.0f}]"
@@ -95,16 +93,13 @@ def plan_runs(config: Config) -> list[dict[str, Any]]:
     Raises:
         UserError: an unknown name, or an agent whose weights are missing.
     """
-    from planner.chain.catalog import AGENTS, SCENARIOS, policies_of
-    from planner.chain.tpsrl import EXECUTORS
-
     agents = _chosen(config.agents, AGENTS, "agents")
     executors = _chosen(config.executors, EXECUTORS, "executors")
-    scenarios = _chosen(config.scenarios, SCENARIOS, "scenarios")
+    scenarios = {w: to_solve(w).name for w in config.scenarios.replace(" ", "").split(",")}
     runs = []
     for agent, executor, scenario in itertools.product(agents, executors, scenarios):
         policies_of(agent, scenario, config.weights)
-        name = f"{scenario}_{config.split}_{agent}"
+        name = f"{scenarios[scenario]}_{config.split}_{agent}"
         if agent == "monolithic":  # there is no plan that an executor could carry out
             if executor != executors[0]:
                 continue
@@ -129,11 +124,8 @@ def plan_runs(config: Config) -> list[dict[str, Any]]:
 
 def main(overrides: list[str]) -> int:
     """Evaluate what is missing, print the table and draw the figure."""
-    from eval.commands.eval import run
-    from eval.figures import draw_stages, load_runs
-
+    config = parse_or_help(Config, overrides, __doc__)
     try:
-        config = load(Config, overrides)
         runs = plan_runs(config)
         for words in runs:
             code = run([f"{key}={value}" for key, value in words.items()])

@@ -12,6 +12,8 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ import numpy as np
 from gymnasium import spaces
 
 from tpsrl.files import write_json
+from ver_trainer import evaluate, load_config, load_policy, train
+from ver_trainer.envs.slot import EnvFactory
+from ver_trainer.options import option, parse_or_help
 
 
 class Recall(gym.Env[Any, Any]):
@@ -97,9 +102,6 @@ TASKS: dict[str, dict[str, Any]] = {
 
 def one_run(task: str, scheme: str, seed: int) -> tuple[float, float]:
     """Trains once; returns mean evaluation return and steps to the threshold (inf if never)."""
-    from ver_trainer import evaluate, load_config, load_policy, train
-    from ver_trainer.envs.slot import EnvFactory
-
     with tempfile.TemporaryDirectory() as out:
         config = load_config(
             scheme=scheme, seed=seed, out=out, env_args={"task": task},
@@ -142,18 +144,22 @@ def summarise(runs: list[list[float]], threshold: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main() -> None:
-    """Entry point."""
-    chosen = {"json": "", "tasks": ",".join(TASKS), "schemes": "ver,ddppo", "seeds": "5"}
-    for text in sys.argv[1:]:
-        key, _, value = text.partition("=")
-        if key not in chosen:
-            raise SystemExit(f"unknown option '{key}': use {', '.join(chosen)}")
-        chosen[key] = value
-    known = Path(chosen["json"]) if chosen["json"] else None
+@dataclass
+class Config:
+    """Options of the benchmark."""
+
+    json: Path | None = option(None, "report to write, and to go on from")
+    tasks: str = option(",".join(TASKS), "with commas")
+    schemes: str = option("ver,ddppo", "with commas")
+    seeds: int = option(5, "runs of each task and scheme", min=1)
+
+
+def main(words: Sequence[str]) -> None:
+    """Train what is missing and print one line a task and scheme."""
+    config = parse_or_help(Config, words, __doc__)
+    known, seeds = config.json, config.seeds
     report = json.loads(known.read_text()) if known is not None and known.exists() else {}
-    seeds = int(chosen["seeds"])
-    pairs = [(t, s) for t in chosen["tasks"].split(",") for s in chosen["schemes"].split(",")]
+    pairs = [(t, s) for t in config.tasks.split(",") for s in config.schemes.split(",")]
     begin, fresh = time.monotonic(), 0
     for number, (task, scheme) in enumerate(pairs):
         runs = report.get(f"{task}/{scheme}", {}).get("runs", [])[:seeds]
@@ -179,4 +185,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

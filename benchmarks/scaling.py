@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ import numpy as np
 
 from tpsrl.files import write_json
 from ver_trainer.distributed.preemption import best_duration
+from ver_trainer.options import option, parse_or_help
 
 EPISODE = 64
 PUBLISHED_SPEED = {"ddppo": 174.0, "nover": 327.0, "ver": 428.0}
@@ -175,14 +177,20 @@ def measure_ranks(seconds: float) -> dict[str, float]:
     return found
 
 
-def main() -> None:
-    """Entry point."""
-    chosen = {"json": "", "step_ms": "6.6", "inference_ms": "0.5", "learn_ms": "15", "real": "0"}
-    for text in sys.argv[1:]:
-        key, _, value = text.partition("=")
-        if key not in chosen:
-            raise SystemExit(f"unknown option '{key}': use {', '.join(chosen)}")
-        chosen[key] = value
+@dataclass
+class Config:
+    """Options of the benchmark."""
+
+    json: Path | None = option(None, "report to write")
+    step_ms: float = option(6.6, "measured time of an environment step", above=0)
+    inference_ms: float = option(0.5, "measured time of an inference", min=0)
+    learn_ms: float = option(15.0, "measured time of an update", min=0)
+    real: float = option(0.0, "s of measuring two real Gloo ranks beside one; 0: not", min=0)
+
+
+def main(words: Sequence[str]) -> None:
+    """Fit, check and print."""
+    config = parse_or_help(Config, words, __doc__)
     variation, homogeneous = fit_variation(), fit_communication()
     paper = replace(variation, communication=homogeneous.communication)
     single = {s: speed(paper, s, 1, 40) for s in PUBLISHED_SPEED}
@@ -194,8 +202,8 @@ def main() -> None:
     held_out = scaling(paper, "ver", (8,))
     print(f"held out: VER on 8 GPUs {held_out[8]:.1f}x (6.7x)")
     ours = Model(
-        (float(chosen["step_ms"]) + float(chosen["inference_ms"])) / 1000 / np.exp(0.5),
-        0.6, 0.8, float(chosen["learn_ms"]) / 1000, paper.communication,
+        (config.step_ms + config.inference_ms) / 1000 / np.exp(0.5),
+        0.6, 0.8, config.learn_ms / 1000, paper.communication,
     )  # fmt: skip
     counts = (1, 2, 4, 8, 16, 32, 64, 128, 256)
     table: dict[str, Any] = {s: scaling(ours, s, counts) for s in ("ver", "nover", "ddppo")}
@@ -203,8 +211,8 @@ def main() -> None:
     print("GPUs   " + "".join(f"{n:>8}" for n in counts))
     for scheme, row in table.items():
         print(f"{scheme:7}" + "".join(f"{row[n]:8.1f}" for n in counts))
-    measured = measure_ranks(float(chosen["real"])) if float(chosen["real"]) else {}
-    if chosen["json"]:
+    measured = measure_ranks(config.real) if config.real else {}
+    if config.json is not None:
         report: dict[str, Any] = {
             "single": single,
             "ddppo": ddppo,
@@ -212,8 +220,8 @@ def main() -> None:
             "ours": table,
             "measured": measured,
         }
-        write_json(Path(chosen["json"]), report)
+        write_json(config.json, report)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -15,29 +15,32 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpsrl.config import load
+import gymnasium
+import numpy as np
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from tpsrl.episodes.habitat_json import load_episodes
 from tpsrl.files import write_json
+from tpsrl.sim.mujoco.engine import MujocoSimulator
+from ver_trainer.options import option, parse_or_help
 
 
 @dataclass
 class Config:
     """Options of the benchmark."""
 
-    json: str = field(default="", metadata={"help": "write the numbers to this file"})
-    seconds: float = field(default=8.0, metadata={"help": "measured time of each row"})
-    workers: int = field(default=0, metadata={"help": "processes of the all-cores rows; 0 = cores"})
+    json: str = option("", "write the numbers to this file")
+    seconds: float = option(8.0, "measured time of each row")
+    workers: int = option(0, "processes of the all-cores rows; 0 = cores")
 
 
 def _ours(depth: int | None) -> tuple[Callable[[], None], Callable[[], float]]:
-    import numpy as np
-
-    from tpsrl.episodes.habitat_json import load_episodes
-    from tpsrl.sim.mujoco.engine import MujocoSimulator
-
     path = Path(__file__).parents[1] / "tpsrl" / "episodes" / "data" / "tidy_house_val.json.gz"
     episodes = load_episodes(path).episodes
     sim = MujocoSimulator(depth=depth)
@@ -67,8 +70,6 @@ def _ours(depth: int | None) -> tuple[Callable[[], None], Callable[[], float]]:
 
 
 def _peer(depth: int | None) -> tuple[Callable[[], None], Callable[[], float]]:
-    import gymnasium
-
     options: dict[str, Any] = {}
     if depth:
         options = {"render_mode": "rgb_array", "width": depth, "height": depth}
@@ -99,8 +100,6 @@ def _work(kind: str, depth: int | None, seconds: float, barrier: Any, results: A
 
 
 def _timed(kind: str, depth: int | None, seconds: float, barrier: Any) -> tuple[float, ...]:
-    import psutil
-
     os.environ.setdefault("MUJOCO_GL", "egl")
     step, reset = (_ours if kind == "ours" else _peer)(depth)
     resets = sorted(reset() for _ in range(10))
@@ -143,10 +142,7 @@ def measure(kind: str, depth: int | None, workers: int, seconds: float) -> dict[
 
 def main(overrides: list[str]) -> int:
     """Measure every row, print the table and write the file."""
-    from rich.console import Console
-    from rich.table import Table
-
-    config = load(Config, overrides)
+    config = parse_or_help(Config, overrides, __doc__)
     cores = config.workers or len(os.sched_getaffinity(0))
     rows = {
         "physics_one_core": ("ours", None, 1),

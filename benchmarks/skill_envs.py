@@ -9,30 +9,31 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
-from tpsrl.config import load
+import skills.envs
+from skills.book import BOOK
+from ver_trainer.options import option, parse_or_help
 
 
 @dataclass
 class Config:
     """Options of the benchmark."""
 
-    skills: str = field(default="all", metadata={"help": "comma-separated skills, or all"})
-    steps: int = field(default=1500, metadata={"help": "steps a skill", "min": 100})
-    depth: int = field(default=64, metadata={"help": "pixels of the depth picture"})
-    split: str = field(default="val", metadata={"help": "which episodes"})
+    skills: str = option("all", "comma-separated skills, or all")
+    steps: int = option(1500, "steps a skill", min=100)
+    depth: int = option(64, "pixels of the depth picture")
+    split: str = option("val", "which episodes")
 
 
 def measure(skill: str, steps: int, depth: int, split: str) -> tuple[float, float, float, float]:
     """Return median ms: added to a step, the same alone, whole step, reset."""
-    import gymnasium
-
-    import skills.envs
-
     env = gymnasium.make(skills.envs.env_id(skill), depth=depth, split=split)
     sim = env.unwrapped.sim  # type: ignore[attr-defined]
     inside: list[float] = []
@@ -92,13 +93,8 @@ def _median(values: list[float]) -> float:
 
 def main(overrides: list[str]) -> int:
     """Print the table."""
-    from rich.console import Console
-    from rich.table import Table
-
-    import skills.envs
-
-    config = load(Config, overrides)
-    names = list(skills.envs.NAMES) if config.skills == "all" else config.skills.split(",")
+    config = parse_or_help(Config, overrides, __doc__)
+    names = list(BOOK) if config.skills == "all" else config.skills.split(",")
     table = Table("skill", "added to a step, ms", "alone, ms", "whole step, ms", "reset, ms")
     for name in names:
         print(f"measuring {name}: {config.steps} steps ...", file=sys.stderr)

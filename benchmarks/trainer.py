@@ -18,6 +18,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from rich.table import Table
 from benchmarks.trainer_envs import WORKLOADS
 from benchmarks.trainer_setup import python_of
 from tpsrl.files import write_json
+from ver_trainer.options import option, parse_or_help
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMES = ("ver", "nover", "ddppo", "htsrl", "async")
@@ -38,27 +41,23 @@ PEERS = {
     "waiting": ("sample_factory", "sb3", "skrl"),
     "compute": ("sample_factory", "sample_factory_serial", "sb3", "skrl"),
 }
-OPTIONS = {
-    "workload": "waiting", "json": "", "rounds": "3", "seconds": "20", "warmup": "10", "only": "",
-}  # fmt: skip
 
 
-def options(arguments: list[str]) -> dict[str, str]:
-    """Reads ``key=value`` arguments."""
-    chosen = dict(OPTIONS)
-    for text in arguments:
-        key, _, value = text.partition("=")
-        if key not in chosen:
-            raise SystemExit(f"unknown option '{key}': use {', '.join(chosen)}")
-        chosen[key] = value
-    if chosen["workload"] not in WORKLOADS:
-        raise SystemExit(f"workload={chosen['workload']} is not one of {', '.join(WORKLOADS)}")
-    return chosen
+@dataclass
+class Config:
+    """Options of the benchmark."""
+
+    workload: str = option("waiting", "what is measured", choices=tuple(WORKLOADS))
+    json: Path | None = option(None, "report to write")
+    rounds: int = option(3, "measurements of each", min=1)
+    seconds: float = option(20.0, "measured time", above=0)
+    warmup: float = option(10.0, "time before it", min=0)
+    only: str = option("", "schemes and peers with commas; empty: all")
 
 
-def measure(name: str, chosen: dict[str, str]) -> tuple[float, float]:
+def measure(name: str, config: Config) -> tuple[float, float]:
     """Steps per second and per CPU second of one scheme or peer; NaN if it failed."""
-    arguments = [chosen["workload"], chosen["warmup"], chosen["seconds"]]
+    arguments = [config.workload, str(config.warmup), str(config.seconds)]
     if name in SCHEMES or name in VARIANTS:
         scheme, overrides = VARIANTS.get(name, (name, []))
         program = [sys.executable, "-m", "benchmarks.trainer_ours", scheme]
@@ -66,8 +65,8 @@ def measure(name: str, chosen: dict[str, str]) -> tuple[float, float]:
     else:
         peer = "sample_factory" if name.startswith("sample_factory") else name
         command = [python_of(peer), "-m", "benchmarks.trainer_peers", name, *arguments]
-    limit = 120 + float(chosen["warmup"]) + 3 * float(chosen["seconds"])
-    threads = "2" if WORKLOADS[chosen["workload"]]["recurrent"] else "1"
+    limit = 120 + config.warmup + 3 * config.seconds
+    threads = "2" if WORKLOADS[config.workload]["recurrent"] else "1"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": threads}
     # Threads that wait must not take the core that an environment, or another user, needs.
     environment["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -113,21 +112,21 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def run(chosen: dict[str, str]) -> dict[str, Any]:
+def run(config: Config) -> dict[str, Any]:
     """Measures everything and returns what is written to the JSON file."""
-    names = [*SCHEMES, *PEERS[chosen["workload"]]]
-    if chosen["only"]:
-        names = [n for n in chosen["only"].split(",") if n in (*names, *VARIANTS)]
+    names = [*SCHEMES, *PEERS[config.workload]]
+    if config.only:
+        names = [n for n in config.only.split(",") if n in (*names, *VARIANTS)]
     machine = describe_machine()
     console = Console(stderr=True)
     results: dict[str, list[float]] = {name: [] for name in names}
     efficiency: dict[str, list[float]] = {name: [] for name in names}
-    rounds = int(chosen["rounds"])
-    each = float(chosen["warmup"]) + float(chosen["seconds"]) + 8
+    rounds = config.rounds
+    each = config.warmup + config.seconds + 8
     for number in range(rounds):
         for position, name in enumerate(names):
             left = ((rounds - number) * len(names) - position) * each
-            rate, per_cpu = measure(name, chosen)
+            rate, per_cpu = measure(name, config)
             results[name].append(rate)
             efficiency[name].append(per_cpu)
             load = os.getloadavg()[0]
@@ -138,7 +137,7 @@ def run(chosen: dict[str, str]) -> dict[str, Any]:
             )
     medians = {name: statistics.median(values) for name, values in results.items()}
     return {
-        "workload": chosen["workload"],
+        "workload": config.workload,
         "steps_per_second": medians,
         "rounds": results,
         "steps_per_cpu_second": {n: statistics.median(v) for n, v in efficiency.items()},
@@ -166,14 +165,14 @@ def show(report: dict[str, Any]) -> None:
     Console().print(table)
 
 
-def main() -> None:
-    """Entry point."""
-    chosen = options(sys.argv[1:])
-    report = run(chosen)
+def main(words: Sequence[str]) -> None:
+    """Measure, print and write."""
+    config = parse_or_help(Config, words, __doc__)
+    report = run(config)
     show(report)
-    if chosen["json"]:
-        write_json(Path(chosen["json"]), report)
+    if config.json is not None:
+        write_json(config.json, report)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.trainer_envs import WORKLOADS, make
 from benchmarks.trainer_peers import Stopwatch
 from ver_trainer.config import TrainConfig, load_config
+from ver_trainer.options import HELP_WORDS, parse_or_help
 from ver_trainer.runner import Runner
 
 
@@ -44,9 +45,10 @@ class TimedRunner(Runner):
             self.signals.received = signal.SIGTERM
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
     """Measures the scheme named on the command line."""
-    scheme, workload, warmup, seconds, *overrides = sys.argv[1:]
+    parse_or_help(TrainConfig, [word for word in words if word in HELP_WORDS], __doc__)
+    scheme, workload, warmup, seconds, *overrides = words
     with tempfile.TemporaryDirectory() as out:
         runner = TimedRunner(configuration(scheme, workload, out, overrides), make)
         runner.watch = Stopwatch(float(warmup), float(seconds))
@@ -55,4 +57,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.chain.interface import Agent, AgentReport, Task
+from planner.chain.interface import Agent, AgentReport, EpisodeMeasure
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.sim.door import SimState, Simulator
@@ -190,7 +190,7 @@ Observer = Callable[[Simulator, Agent, int], None]
 def run_episode(
     sim: Simulator,
     agent: Agent,
-    task: Task,
+    task: EpisodeMeasure,
     record: EpisodeRecord,
     episode: Episode,
     max_steps: int,

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from planner.chain.interface import AgentReport
+from skills.tasks.tolerances import RELEASED_AT
 from tpsrl.episodes.types import Episode
 
 _WHITE, _GREY, _GREEN = (255, 255, 255), (170, 170, 170), (120, 220, 120)
@@ -81,7 +82,7 @@ def target_boxes(episode: Episode, report: AgentReport, object_pos: np.ndarray) 
         if index == running:
             boxes.append((position, np.full(3, 0.09), (1.0, 0.82, 0.1, 1.0)))
             boxes.append((goal, np.full(3, 0.11), (0.2, 0.9, 0.3, 1.0)))
-        elif np.linalg.norm(position - goal) > 0.15:
+        elif np.linalg.norm(position - goal) > RELEASED_AT:
             boxes.append((position, np.full(3, 0.06), (0.7, 0.7, 0.7, 0.6)))
     return boxes
 

@@ -10,16 +10,15 @@ from typing import Any
 from eval.episode import fingerprint
 from eval.runner import measure, report_errors
 from eval.trials import SkillStudy, TrialJob, Weights, find_weights
-from skills.envs import NAMES
-from skills.envs.config import find_episodes
+from skills.book import BOOK, row_of
 from skills.learned.cards import digests, identity
 from skills.learned.inference import NumpyPolicy
-from skills.tasks.catalog import make_task
 from tpsrl import options
-from tpsrl.config import load, to_dict
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import REPLICA_CAD, HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from tpsrl.provide import find_episodes
+from ver_trainer.options import load, option, to_dict
 
 HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment.
 
@@ -33,7 +32,7 @@ _FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat")
 class SkillEvalConfig:
     """Keys of ``tpsrl eval skill=...``."""
 
-    skill: str = field(default="", metadata={"help": "which skill", "choices": list(NAMES)})
+    skill: str = field(metadata={"help": "which skill", "choices": list(BOOK)})
     agent: str = field(
         default="tpsrl",
         metadata={"help": "who acts", "choices": ["tpsrl", "scripted", "random"]},
@@ -55,8 +54,10 @@ class SkillEvalConfig:
     depth: int | None = field(
         default=None, metadata={"help": "pixels of depth; null for what the policy was trained on"}
     )
-    actions: str = field(default="full", metadata={"choices": ["full", "restricted"]})
-    contract: str = field(default="fixed", metadata={"choices": ["fixed", "parity"]})
+    actions: str = option(
+        "full", "restricted: the base stands still", choices=("full", "restricted")
+    )
+    contract: str = option("fixed", "parity: habitat-lab's quirks", choices=("fixed", "parity"))
     sample: bool = field(
         default=False, metadata={"help": "agent=tpsrl: draw actions; otherwise the mean acts"}
     )
@@ -72,8 +73,6 @@ class SkillEvalConfig:
 def run(overrides: list[str]) -> int:
     """Run the missing episodes, print and write the summary."""
     config = load(SkillEvalConfig, overrides)
-    if not config.skill:
-        raise UserError(f"skill= must be one of {', '.join(NAMES)}")
     name = f"{config.skill}_{config.split}_{config.agent}"
     out = config.out or Path("outputs/skills") / name
     policy, env_args = _parts(config)
@@ -95,12 +94,12 @@ def _fingerprint(config: SkillEvalConfig) -> str:
     digest = hashlib.sha256()
     if config.handoff is not None:
         digest.update(_bytes(config.handoff))
-    scenario = make_task(config.skill).scenario
+    scenario = row_of(config.skill).task.scenario
     scenes = choose_scenes(config.path, config.data, scenario, config.split, None)
     if scenes is not None:
         digest.update("".join(fingerprint(episode) for episode in scenes.read()[1]).encode())
     elif config.handoff is None:
-        digest.update(_bytes(find_episodes(scenario, config.split, config.data)))
+        digest.update(_bytes(config.data or find_episodes(scenario, config.split)))
     return digest.hexdigest()[:16]
 
 
@@ -125,6 +124,8 @@ def _parts(config: SkillEvalConfig) -> tuple[Weights | None, dict[str, Any]]:
         env_args["sensors"] = tuple(seen)
     env_args |= {"depth": depth, "split": config.split}
     env_args |= _engine(config)
+    if config.agent == "scripted":
+        env_args["options"] = dict(row_of(config.skill).needs)
     if config.handoff is not None:
         env_args |= {"start": "handoff", "handoff": str(config.handoff.resolve())}
     return policy, env_args
@@ -162,7 +163,8 @@ def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
         f"{config.agent} {config.skill} on {config.split}: {summary['successes']} of"
         f" {summary['episodes']}, {100 * summary['success']:.1f}% (95% interval"
         f" {100 * summary['low']:.1f} to {100 * summary['high']:.1f}), mean return"
-        f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}; ends: {causes}"
+        f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}, median peak force"
+        f" {summary['median_force_max']:.0f} N; ends: {causes}"
     )
     places = summary["places"] if len(summary["places"]) > 1 else {}
     for kind, rate in places.items():

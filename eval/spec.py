@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from eval.episode import EpisodeJob, fingerprint
-from planner.chain.catalog import MAX_STEPS, fingerprints, policies_of, stand_ins
+from planner.chain.catalog import fingerprints, policies_of, stand_ins
+from planner.chain.problems import to_solve
 from skills.learned.cards import common_depth
 from tpsrl.episodes.types import Episode
 from tpsrl.habitat.scenes import Scenes
@@ -52,7 +53,7 @@ class EvaluationSpec:
     Attributes:
         simulator: ``() -> Simulator`` with one world.
         agent: ``() -> Agent``.
-        task: ``(Episode) -> Task``.
+        task: ``(Episode) -> EpisodeMeasure``.
         config: plain values that describe the run; a result folder holds runs of one config only.
         max_steps: control steps after which an episode fails.
         seed: seed of the run; every episode gets its own seed from it and its index.
@@ -88,11 +89,11 @@ def evaluation_spec(
     """Return what worker processes need to run a scenario.
 
     Args:
-        scenario: one of ``SCENARIOS``.
+        scenario: name of one that ships, or the path of a YAML file.
         agent: one of ``AGENTS``.
         executor: one of ``EXECUTORS``.
         engine: one of ``ENGINES``.
-        max_steps: control steps, ``None`` for the benchmark's.
+        max_steps: control steps, ``None`` for the scenario's.
         seed: of the run.
         depth: pixels of the head depth picture, ``None`` for none.
         config: further plain values that describe the run.
@@ -101,10 +102,13 @@ def evaluation_spec(
         habitat: ``engine="habitat"``: interpreter, robot and GPU.
 
     Raises:
-        UserError: unknown agent, or unusable or missing weights.
+        UserError: unknown agent, unusable or missing weights, or no such scenario to solve.
     """
-    steps = MAX_STEPS[scenario] if max_steps is None else max_steps
-    described: dict[str, Any] = {"scenario": scenario, "agent": agent, "executor": executor}
+    rules = to_solve(scenario)
+    steps = rules.max_steps if max_steps is None else max_steps
+    scenario = rules.file or rules.name  # a relative path is another file for workers elsewhere
+    described: dict[str, Any] = {"scenario": rules.name, **rules.origin()}
+    described |= {"agent": agent, "executor": executor}
     described |= {"engine": engine, "max_steps": steps, "seed": seed, **(config or {})}
     options: dict[str, Any] = {"agent": agent, "executor": executor, "scenario": scenario}
     if agent != "scripted":

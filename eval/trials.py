@@ -8,17 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from eval.episode import plain
 from eval.statistics import wilson
+from skills.book import make_skill, row_of
 from skills.envs.agents import DrivingAgent, EnvAgent, RandomAgent, SkillAgent
 from skills.envs.single import SkillEnv
-from skills.learned.cards import PLACED, SHIPPED, policy_of, special_places, weights_path
+from skills.learned.cards import SHIPPED, policy_of, special_places, weights_path
 from skills.learned.inference import NumpyPolicy
-from skills.programs import make_skill
 from skills.superseded.laws.standing import STANDING
 from tpsrl.errors import UserError
 
@@ -114,14 +115,22 @@ class SkillStudy:
         """
         kinds = sorted({record["place"] for record in records if "place" in record})
         count = max(len(records), 1)
+        forces = [record["force_max"] for record in records]
         return {
             **_rate(records),
             "mean_return": sum(record["return"] for record in records) / count,
             "mean_steps": sum(record["steps"] for record in records) / count,
-            "causes": dict(Counter(record["cause"] for record in records).most_common()),
+            "median_force_max": median(forces) if forces else None,
+            "causes": dict(Counter(_cause(record) for record in records).most_common()),
             "places": {k: _rate([r for r in records if r.get("place") == k]) for k in kinds},
             "errors": [record["index"] for record in records if "extra" in record],
         }
+
+
+def _cause(record: dict[str, Any]) -> str:
+    """Return why an episode ended, and what the scripted skill said if it failed."""
+    reason = record["reason"]
+    return f"{record['cause']} ({reason})" if reason and not record["success"] else record["cause"]
 
 
 def _rate(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -168,7 +177,7 @@ class PolicyAgent(EnvAgent):
 
 def scripted_agent(env: SkillEnv) -> EnvAgent:
     """Return the scripted agent of an environment."""
-    if env.skill in ("pointnav", "flee", "explore"):
+    if not row_of(env.skill).program:
         return DrivingAgent(env)
     if env.skill in STANDING and not env.worlds.task.layout.base:
         return SkillAgent(env, lambda name: STANDING[name]())
@@ -206,7 +215,7 @@ def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
 
 def _place(env: SkillEnv) -> dict[str, str]:
     """Return, for Pick and Place, in what kind of place the target lies or is wanted."""
-    return {"place": env.worlds.place_kind(0)} if env.worlds.task.name in PLACED else {}
+    return {"place": env.worlds.place_kind(0)} if row_of(env.skill).placed else {}
 
 
 def find_weights(weights: Path | None, skill: str) -> Weights:

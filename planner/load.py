@@ -1,4 +1,4 @@
-"""Read domains and problems from YAML files or mappings (see ``configs/planner``)."""
+"""Read domains and problems from YAML files or mappings (see ``configs/domain.yaml``)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _mapping(source: Source) -> tuple[dict[str, Any], str]:
         reason = str(error).splitlines()[0]
         raise PlannerError(f"Cannot read {path}: {reason}; give a planner YAML file.") from error
     if not isinstance(data, dict):
-        raise PlannerError(f"{path} does not hold a mapping; see configs/planner for the form.")
+        raise PlannerError(f"{path} does not hold a mapping; see configs/domain.yaml for the form.")
     return {str(k): v for k, v in data.items()}, str(path)
 
 

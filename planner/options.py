@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from planner.chain.catalog import AGENTS, SCENARIOS
+from planner.chain.catalog import AGENTS
 from planner.chain.tpsrl import EXECUTORS
 from tpsrl.options import Option
 
-SCENARIO: Option = {"help": "what to solve", "choices": list(SCENARIOS)}
 AGENT: Option = {"help": "whose skills", "choices": list(AGENTS)}
 WEIGHTS: Option = {"help": "agent=tpsrl: folder of learned skills; null for those shipped"}
 EXECUTOR: Option = {
     "help": "the benchmark's fixed plan, or check and plan again",
     "choices": list(EXECUTORS),
 }
-MAX_STEPS: Option = {"help": "control steps of an episode; null for the benchmark's", "min": 1}
+MAX_STEPS: Option = {"help": "control steps of an episode; null for the scenario's", "min": 1}

@@ -10,18 +10,10 @@ import numpy as np
 
 from tpsrl.sim.door import Simulator
 
-SkillName = Literal[
-    "navigate",
-    "pick",
-    "place",
-    "open_cab",
-    "close_cab",
-    "open_fridge",
-    "close_fridge",
-    "rearrange_easy",
-    "reset_arm",
-    "wait",
-]
+SkillName = str
+"""Of a row in :mod:`skills.book`, or one of :data:`HELPERS`."""
+HELPERS = ("reset_arm", "wait")
+"""What a chain does between skills: part of no plan, scripted in the benchmark too."""
 
 
 @dataclass(frozen=True)

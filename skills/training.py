@@ -1,136 +1,127 @@
-"""``tpsrl train skill=...``: a skill's environment, an imitation start and the trainer together."""
+"""``tpsrl train``: the trainer; with ``skill=`` a skill's environment and an imitation start."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from omegaconf import OmegaConf
-
-from skills.envs import NAMES, env_id
-from skills.learned.cards import IMITABLE_TASKS
+from skills.book import BOOK, row_of
+from skills.envs import env_id
 from skills.superseded.imitation.rounds import ImitateConfig, imitate
-from tpsrl.config import load
-from tpsrl.errors import UserError, nearest
+from tpsrl.errors import UserError
+from tpsrl.files import write_json
+from tpsrl.generation.rules import load_scenario
 from tpsrl.jobs.processes import all_cores
+from tpsrl.provenance import git_commit, machine, now, versions
+from tpsrl.provide import make_episodes
 from tpsrl.rooms import CONFIGS
-from ver_trainer.config import TrainConfig, load_config
+from ver_trainer.config import TrainConfig, validate
+from ver_trainer.options import load, option
+from ver_trainer.runner import TrainResult, train
 
-OWN = ("skill", "pretrain", "finetune", "train_episodes", "imitate")
-"""Keys that are ours; all others are the trainer's."""
+LEARNED_SPLITS = ("train", "wide")
+"""Episodes of these are made where a training has none; val ones are never trained on unasked."""
 
 
 @dataclass
 class SkillTraining:
-    """What ``tpsrl train`` understands beside the trainer's own keys."""
+    """Keys of skills."""
 
-    skill: str = field(default="", metadata={"help": "which skill"})
-    pretrain: Literal["none", "scripted"] = field(
-        default="none", metadata={"help": "imitate the scripted skill first"}
-    )
-    finetune: bool = field(
-        default=True, metadata={"help": "train with VER; false ends after the imitation"}
-    )
-    train_episodes: int = field(
-        default=500,
-        metadata={"help": "episodes of the train split to generate if none are given", "min": 1},
-    )
+    skill: str | None = option(None, "which; null: env= is trained on", choices=tuple(BOOK))
+    pretrain: Literal["none", "scripted"] = option("none", "imitate the scripted skill first")
+    finetune: bool = option(True, "train with VER; false ends after the imitation")
+    train_episodes: int = option(500, "episodes to make where none are given, once", min=1)
     imitate: ImitateConfig = field(default_factory=ImitateConfig)
 
 
-def parse(words: Sequence[str]) -> tuple[SkillTraining, TrainConfig]:
-    """Read ``config=`` (``laptop``, ``paper`` or files, laptop by default) and the words after.
+@dataclass
+class TrainKeys(TrainConfig, SkillTraining):
+    """All keys of ``tpsrl train``."""
+
+    def trainer(self) -> TrainConfig:
+        """Return the trainer's part."""
+        return TrainConfig(**{key.name: getattr(self, key.name) for key in fields(TrainConfig)})
+
+
+def parse(words: Sequence[str]) -> tuple[TrainKeys, TrainConfig]:
+    """Read ``config=`` (files or shipped names; with ``skill=`` laptop by default) and the words.
 
     Raises:
-        UserError: unknown skill, file or key of ours.
-        ConfigError: wrong key or value of the trainer.
+        UserError: unknown key, file or skill, or a value that cannot be used.
     """
-    files = [word.removeprefix("config=") for word in words if word.startswith("config=")]
-    words = [word for word in words if not word.startswith("config=")]
-    texts: list[str] = []
-    for name in files or ["laptop"]:
-        texts += _words(_find(name))
-    texts += words
-    own = load(SkillTraining, [text for text in texts if _is_own(text)])
-    _check_skill(own)
-    theirs = [text for text in texts if not _is_own(text)]
-    defaults = [f"env=skills.envs:{env_id(own.skill)}", f"out=runs/{own.skill}"]
-    config = load_config([*defaults, *theirs])
-    if not any(text.startswith("preload=") for text in theirs):
-        config.preload = ["skills.envs"]
+    named = [word.removeprefix("skill=") for word in words if word.startswith("skill=")]
+    if named:
+        given = any(word.startswith("config=") for word in words)
+        words = words if given else ["config=laptop", *words]
+        keys = load(TrainKeys, words, defaults=_defaults(named[-1]), folders=_folders("skills"))
+    else:
+        keys = load(TrainKeys, words, folders=_folders("train"))
+    if keys.skill and not named:
+        return parse([f"skill={keys.skill}", *words])
+    if keys.pretrain == "scripted" and not (keys.skill and row_of(keys.skill).program):
+        raise UserError(f"'{keys.skill}' has no scripted skill to imitate; use pretrain=none.")
+    config = keys.trainer()
+    validate(config)
     # The value head that VER starts from must have learned VER's returns.
-    own.imitate.clone.gamma = config.ppo.gamma
-    own.imitate.clone.reward_scale = config.ppo.reward_scale
-    return own, config
+    keys.imitate.clone.gamma = config.ppo.gamma
+    keys.imitate.clone.reward_scale = config.ppo.reward_scale
+    return keys, config
 
 
-def _check_skill(own: SkillTraining) -> None:
-    if own.skill not in NAMES:
-        raise UserError(f"unknown skill '{own.skill}'{nearest(own.skill, NAMES)}")
-    if own.pretrain == "scripted" and own.skill not in IMITABLE_TASKS:
-        raise UserError(f"'{own.skill}' has no scripted skill to imitate; use pretrain=none.")
+def _defaults(skill: str) -> Mapping[str, Any]:
+    if skill not in BOOK:
+        return {}  # which the loader will say
+    module = "skills.envs"
+    return {"env": f"{module}:{env_id(skill)}", "out": f"runs/{skill}", "preload": [module]}
 
 
-def train_skill(words: Sequence[str]) -> Any:
-    """Imitate if wanted, then train with VER; return the trainer's result.
+def _folders(first: str) -> list[Path]:
+    return [CONFIGS / first, *([CONFIGS / "superseded"] if first == "skills" else [])]
+
+
+def run(words: Sequence[str]) -> TrainResult | None:
+    """Imitate if wanted, then train with VER; ``None`` if the imitation was all that was wanted.
 
     Raises:
-        UserError: bad input.
-        TrainerError: the trainer cannot go on.
+        UserError: bad input, or the trainer cannot go on.
     """
-    own, config = parse(words)
-    _provide_episodes(own, config)
-    if own.pretrain == "scripted":
+    keys, config = parse(words)
+    if keys.skill is None:
+        return train(config)
+    config.env_args |= _episodes(keys.skill, config.env_args, keys.train_episodes)
+    if keys.pretrain == "scripted":
         folder = Path(config.out) / "imitation"
         _note_origin(folder, words)
         weights = imitate(
-            own.skill, config.env_args, config.net, own.imitate, folder, config.threads
+            keys.skill, config.env_args, config.net, keys.imitate, folder, config.threads
         )
         print(f"imitation done: {weights}")
         config.pretrained = config.pretrained or str(weights)
-    if not own.finetune:
-        return None
-    from ver_trainer.runner import train
-
-    return train(config)
+    return train(config) if keys.finetune else None
 
 
-def _provide_episodes(own: SkillTraining, config: TrainConfig) -> None:
-    """Generate train episodes unless the run has its own; val ones are never trained on unasked."""
-    from skills.tasks.catalog import make_task
-
-    given, split = config.env_args.get("episodes"), config.env_args.get("split", "train")
-    learned = ("train", "wide")
-    if config.env_args.get("path") is not None or (given is None and split not in learned):
-        return
-    scenario = make_task(own.skill).scenario
-    if given is not None:
-        for file in given if isinstance(given, list | tuple) else [given]:
-            if not Path(str(file)).exists():
-                raise UserError(
-                    f"env_args.episodes={file}: no such file; 'tpsrl episodes scenario={scenario}"
-                    f" split=train n=500 out={file}' makes it."
-                )
-        return
-    from tpsrl.generation.parallel import generate
-    from tpsrl.generation.rules import load_scenario
-
-    count = own.train_episodes
-    path = Path(config.out).parent / "episodes" / f"{scenario}_{split}_{count}.json.gz"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        generate(load_scenario(scenario), split, count, 0, path, all_cores())
-    config.env_args["episodes"] = str(path)
+def _episodes(skill: str, env_args: Mapping[str, Any], count: int) -> dict[str, str]:
+    """Check the episodes that were given, or return the argument that names newly made ones."""
+    given, split = env_args.get("episodes"), env_args.get("split", "train")
+    if env_args.get("path") is not None:
+        return {}
+    options = env_args.get("options") or {}
+    scenario = str(options.get("scenario") or row_of(skill).task.scenario)
+    if given is None and split in LEARNED_SPLITS:
+        return {"episodes": str(make_episodes(load_scenario(scenario), split, count, all_cores()))}
+    for file in given if isinstance(given, list | tuple) else [given] if given else []:
+        if not Path(str(file)).exists():
+            raise UserError(
+                f"env_args.episodes={file}: no such file; 'tpsrl episodes scenario={scenario}"
+                f" split=train n=500 out={file}' makes it."
+            )
+    return {}
 
 
 def _note_origin(folder: Path, words: Sequence[str]) -> None:
     """Write down once where an imitation comes from."""
-    from tpsrl.files import write_json
-    from tpsrl.provenance import git_commit, machine, now, versions
-
     path = folder / "origin.json"
     if path.exists():
         return
@@ -142,42 +133,3 @@ def _note_origin(folder: Path, words: Sequence[str]) -> None:
         "versions": versions(),
     }
     write_json(path, origin)
-
-
-def _is_own(text: str) -> bool:
-    return text.partition("=")[0].partition(".")[0] in OWN
-
-
-def _find(name: str) -> Path:
-    folders = (CONFIGS / "skills", CONFIGS / "superseded")
-    for folder in folders:
-        if (folder / f"{name}.yaml").exists():
-            return folder / f"{name}.yaml"
-    if Path(name).exists():
-        return Path(name)
-    known = sorted(path.stem for path in folders[0].glob("*.yaml"))
-    raise UserError(f"config={name} is no file and none of {', '.join(known)}")
-
-
-def _words(path: Path) -> list[str]:
-    """Return a YAML file as ``key=value`` words."""
-    try:
-        content = OmegaConf.to_container(OmegaConf.load(path))
-    except Exception as error:
-        raise UserError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path} must hold a mapping of keys to values")
-    return _flat(content, "")
-
-
-def _flat(content: dict[Any, Any], prefix: str) -> list[str]:
-    words = []
-    for key, value in content.items():
-        if isinstance(value, dict):
-            words += _flat(value, f"{prefix}{key}.")
-        else:
-            name = f"{prefix}{key}"
-            # Our own text values are read as they are typed, the trainer's are YAML.
-            plain = isinstance(value, str) and _is_own(name)
-            words.append(f"{name}={value if plain else json.dumps(value)}")
-    return words

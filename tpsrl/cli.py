@@ -14,15 +14,16 @@ from pathlib import Path
 from types import ModuleType
 
 from tpsrl import __version__
-from tpsrl.config import describe
 from tpsrl.errors import UserError, nearest
 from tpsrl.rooms import ROOT, prefer_ours, require
+from ver_trainer.options import HELP_WORDS, help_text
 
 GROUP = "tpsrl.commands"
 """Entry points of installed packages: command -> module with ``HELP`` and ``run(overrides)``.
 
 The first line of the module's docstring tells what the command does; its optional ``CONFIG`` is the
-dataclass whose keys ``--help`` lists. A package of one's own adds a command in its pyproject.toml::
+dataclass, or several, whose keys ``--help`` lists. A package of one's own adds a command in its
+pyproject.toml::
 
     [project.entry-points."tpsrl.commands"]
     mine = "package.module"
@@ -31,7 +32,6 @@ dataclass whose keys ``--help`` lists. A package of one's own adds a command in 
 EXIT_FAILURE = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
-_HELP_WORDS = {"-h", "--help", "help"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,14 +69,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    if not words or words[0] in _HELP_WORDS:
+    if not words or words[0] in HELP_WORDS:
         print(usage())
         return 0 if words else EXIT_USER_ERROR
     if words[0] in {"-V", "--version"}:
         print(f"tpsrl {__version__}")
         return 0
     module = _import(words[0])
-    if any(word in _HELP_WORDS for word in words[1:]):
+    if any(word in HELP_WORDS for word in words[1:]):
         print(command_help(words[0], module))
         return 0
     return int(module.run(words[1:]))
@@ -110,17 +110,15 @@ def usage() -> str:
     """Return the text of ``tpsrl --help``."""
     lines = ["usage: tpsrl COMMAND [key=value ...]", "", "commands:"]
     lines += [f"  {name:<10}{summary(module)}" for name, module in commands().items()]
-    lines += ["", "tpsrl COMMAND --help lists the keys of a command."]
+    lines += ["", "tpsrl COMMAND --help lists its keys; config=FILE.yaml reads some from a file."]
     return "\n".join(lines)
 
 
 def command_help(name: str, module: ModuleType) -> str:
     """Return the text of ``tpsrl COMMAND --help``."""
-    lines = [f"usage: tpsrl {name} [key=value ...]", "", module.HELP.strip()]
-    schema = getattr(module, "CONFIG", None)
-    if schema is not None:
-        lines += ["", "keys (with their defaults):", describe(schema)]
-    return "\n".join(lines)
+    schemas = getattr(module, "CONFIG", ())
+    tables = schemas if isinstance(schemas, tuple) else (schemas,)
+    return f"usage: tpsrl {name} [key=value ...]\n\n{help_text(module.HELP, *tables)}"
 
 
 def _import(name: str) -> ModuleType:
@@ -129,7 +127,10 @@ def _import(name: str) -> ModuleType:
         raise UserError(f"unknown command '{name}'{nearest(name, known)}")
     room = known[name].partition(".")[0]
     if (ROOT / room / "__init__.py").exists():
-        require(room)
+        try:
+            require(room)
+        except ImportError as error:
+            raise UserError(str(error)) from error
     return importlib.import_module(known[name])
 
 

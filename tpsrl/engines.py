@@ -8,8 +8,11 @@ from typing import Any
 
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
+from tpsrl.habitat.engine import habitat_simulator
+from tpsrl.habitat.hosted import mujoco_server
 from tpsrl.habitat.scenes import Scenes
 from tpsrl.sim.door import Simulator
+from tpsrl.sim.mujoco.engine import MujocoSimulator
 
 ENGINES = ("mujoco", "mujoco_server", "habitat")
 """``mujoco_server`` is MuJoCo in a process of its own, reached as Habitat's is."""
@@ -49,10 +52,7 @@ def make_simulator(
             " many environments instead"
         )
     if engine == "mujoco_server":
-        from tpsrl.habitat.hosted import mujoco_server
-
         return mujoco_server(f"{__name__}:{make_simulator.__name__}", depth, chosen, pool)
-    from tpsrl.habitat.engine import habitat_simulator
 
     return habitat_simulator(depth, chosen, **(habitat or {}))
 
@@ -60,7 +60,6 @@ def make_simulator(
 def _mujoco(
     num_envs: int, depth: int | None, scenes: Scenes | None, pool: Mapping[str, int] | None
 ) -> Simulator:
-    from tpsrl.sim.mujoco.engine import MujocoSimulator
 
     if scenes is None:
         return MujocoSimulator(num_envs, depth=depth, pool=pool)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import sys
+import warnings
 from pathlib import Path
 
 from tpsrl.episodes.habitat_json import load_episodes
@@ -9,10 +12,11 @@ from tpsrl.episodes.shipped import shipped_file
 from tpsrl.episodes.types import Episode
 from tpsrl.episodes.validate import validate
 from tpsrl.errors import UserError
-from tpsrl.generation.parallel import generate
-from tpsrl.generation.rules import load_scenario
+from tpsrl.generation.parallel import fingerprint, generate
+from tpsrl.generation.rules import Scenario, load_scenario
 from tpsrl.habitat.scenes import Scenes
 from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.cache import cache_dir
 from tpsrl.scenes.objects import object_types
 
 
@@ -21,47 +25,43 @@ def load_scenario_episodes(
     split: str = "val",
     data: Path | None = None,
     count: int | None = None,
-    cache: Path | None = None,
     workers: int = 1,
     scenes: Scenes | None = None,
+    least: int = 100,
 ) -> tuple[Episode, ...]:
     """Return the first episodes of a file, of the shipped set, or of a newly generated one.
 
     Args:
-        scenario: one of ``SCENARIOS``.
+        scenario: name of one that ships, or the path of a YAML file.
         split: one of ``SPLITS``; unused with ``data``.
         data: Habitat episode file of one's own.
         count: how many; ``None`` for all there are.
-        cache: file to generate episodes into when the shipped set is too small.
         workers: processes that generate.
         scenes: of a Habitat dataset; its episodes are taken and ``data`` is not looked at.
+        least: how many to generate where none ship and ``count`` is ``None``.
 
     Raises:
         UserError: unreadable file, episodes of another scenario, or fewer than ``count``.
     """
     if scenes is not None:
         return _of_dataset(scenes, count)
-    source = data or shipped_file(scenario, split)
-    episodes = load_episodes(source).episodes if data or source.exists() else ()
-    _check_scenario(scenario, episodes, source)
+    rules = load_scenario(scenario)
+    source = data or shipped_file(rules.name, split)
+    ships = not rules.file and source.exists()
+    episodes = load_episodes(source).episodes if data or ships else ()
+    if data is None and len(episodes) < (count or 1):
+        count = count or least
+        source = make_episodes(rules, split, count, workers)
+        episodes = load_episodes(source).episodes
+    _check_scenario(rules.name, episodes, source)
     if data is not None:
         _check_playable(episodes[:count], source)
-    if data is None and len(episodes) < (count or 1):
-        if cache is None:
-            raise UserError(
-                f"only {len(episodes)} {split} episodes of {scenario} ship with tpsrl; make more "
-                f"with 'tpsrl episodes scenario={scenario} split={split} n={count or 100} "
-                "out=FILE.json.gz' and give data=FILE.json.gz"
-            )
-        episodes = _generated(scenario, split, count or 100, cache, workers)
-        source = cache
     if count is not None and len(episodes) < count:
         raise UserError(f"{source} holds {len(episodes)} episodes; {count} were asked for")
     return tuple(episodes[:count])
 
 
 def _of_dataset(scenes: Scenes, count: int | None) -> tuple[Episode, ...]:
-
     dataset, episodes = scenes.read()
     _check_scenario(scenes.scenario, episodes, Path(scenes.file or scenes.path))
     if count is not None and len(episodes) < count:
@@ -69,6 +69,66 @@ def _of_dataset(scenes: Scenes, count: int | None) -> tuple[Episode, ...]:
     for episode in episodes:
         validate(episode, dataset.apartment, dataset.types)
     return episodes
+
+
+def make_episodes(rules: Scenario, split: str, count: int, workers: int = 1) -> Path:
+    """Return a file with at least ``count`` generated episodes, which is made once on a machine.
+
+    It lies in :func:`cache_dir`, under a name that tells the scenario's rules and the scenes.
+
+    Args:
+        rules: of the scenario.
+        split: whose layouts.
+        count: how many.
+        workers: processes that generate.
+
+    Raises:
+        UserError: the file cannot be written, or an episode cannot be made.
+    """
+    folder, code = cache_dir() / "episodes", fingerprint(rules, split, 0)
+    folder.mkdir(parents=True, exist_ok=True)
+    # The ranks of one training come here together.
+    with (folder / f".{code}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = _made(rules, split)
+        if made and made[-1][0] >= count:
+            return made[-1][1]
+        path = folder / f"{rules.name}_{split}_{count}_{code}.json.gz"
+        print(f"making {count} {split} episodes of {rules.name}, once: {path}", file=sys.stderr)
+        generate(rules, split, count, 0, path, workers)
+    return path
+
+
+def find_episodes(scenario: str, split: str) -> Path:
+    """Return the file of a shipped set, or else the largest that was made on this machine.
+
+    Raises:
+        UserError: no such scenario, or no episodes. In place of a train set the shipped val set is
+            returned, with a warning.
+    """
+    rules = load_scenario(scenario)
+    shipped, substitute = shipped_file(rules.name, split), shipped_file(rules.name)
+    if shipped.exists() and not rules.file:
+        return shipped
+    made = _made(rules, split)
+    if made:
+        return made[-1][1]
+    hint = f"'tpsrl episodes scenario={scenario} split={split}' makes some"
+    if split != "train" or rules.file or not substitute.exists():
+        raise UserError(f"no {split} episodes of '{scenario}' ship with tpsrl; {hint}.")
+    warnings.warn(
+        f"no train episodes of '{scenario}' are on this machine, its val episodes are used: fine"
+        f" for a first look, not for training; {hint}, pass their file as episodes=FILE.",
+        stacklevel=2,
+    )
+    return substitute
+
+
+def _made(rules: Scenario, split: str) -> list[tuple[int, Path]]:
+    """Return the sets that were made on this machine, with their sizes, the largest last."""
+    pattern = f"{rules.name}_{split}_*_{fingerprint(rules, split, 0)}.json.gz"
+    files = (cache_dir() / "episodes").glob(pattern)
+    return sorted((int(path.name.split("_")[-2]), path) for path in files)
 
 
 def pick_episode(episodes: tuple[Episode, ...], index: int) -> Episode:
@@ -101,16 +161,3 @@ def _check_playable(episodes: tuple[Episode, ...], source: Path) -> None:
             validate(episode, apartment, types)
         except UserError as error:
             raise UserError(f"{source}: {error}") from error
-
-
-def _generated(
-    scenario: str, split: str, count: int, cache: Path, workers: int
-) -> tuple[Episode, ...]:
-    """Read a generated set, making it (or its missing rest) first."""
-    if cache.exists():
-        episodes = load_episodes(cache).episodes
-        if len(episodes) >= count:
-            return episodes
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    generate(load_scenario(scenario), split, count, 0, cache, workers)
-    return load_episodes(cache).episodes

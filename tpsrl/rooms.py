@@ -8,7 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 """The folder that holds our packages: ``site-packages``, or a clone."""
-CONFIGS = (Path(__file__).parent / "configs").resolve()
+_INSTALLED = Path(__file__).resolve().parent / "configs"
+CONFIGS = _INSTALLED if _INSTALLED.is_dir() else ROOT / "configs"
 """YAML files, found by path: they are data, so a user's ``configs/`` cannot hide them."""
 
 

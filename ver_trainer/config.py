@@ -1,186 +1,197 @@
-"""Configuration: typed dataclasses, read from YAML and ``key=value`` overrides.
+"""Configuration of a run: what every key means, and which values go together.
 
-An unknown key or value is refused by name with the nearest valid one; see :func:`load_config`.
+:func:`load_config` reads YAML files and ``key=value`` words, see :mod:`ver_trainer.options`.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from ver_trainer.errors import ConfigError
+from ver_trainer.options import load, option
 
 SCHEMES = ("ver", "nover", "ddppo", "htsrl", "async")
-CHOICES = {
-    "scheme": SCHEMES,
-    "collector": ("workers", "inline"),
-    "resume": ("auto", "exact", "loose", "never"),
-    "precision": ("float32", "bf16", "fp16"),
-    "collect.final_batch": ("dispatch", "replay"),
-    "net.encoder": ("auto", "mlp", "cnn", "resnet18", "se_resnet9"),
-    "net.core": ("none", "lstm"),
-    "net.std": ("parameter", "state"),
-    "net.activation": ("tanh", "relu", "elu"),
-    "optim.name": ("adam", "lamb"),
-    "optim.schedule": ("cosine", "linear", "constant"),
-    "log.best_by": ("return", "eval"),
-}
 
 
 @dataclass
 class CollectConfig:
     """Collection of experience: N environments, T steps each on average."""
 
-    num_envs: int = 16
-    steps: int = 128
-    envs_per_worker: int = 1
-    threads: int = 1  # torch threads while collecting, when the environments need the cores
-    num_inference_workers: int = 1  # processes that infer, the main one included
-    min_batch: int = 0  # 0: num_envs / num_inference_workers / 1.5
-    max_batch: int = 0  # 0: num_envs / 2; 1.5 * num_envs / K for K > 1 inference workers
-    final_batch: str = "dispatch"
-    step_timeout: float = 60.0
-    start_timeout: float = 180.0
-    max_faults: int = 10
-    worker_nice: int = 0
-    check_finite: bool = True
-    preempt_fraction: float = 0.6  # ddppo: share of finished ranks that ends a rollout
-    preempt: bool = True  # several ranks: end rollouts early where that raises throughput
-    queue: int = 2  # async: rollouts collected ahead of the learner
+    num_envs: int = option(16, "N, environments of this process", min=1)
+    steps: int = option(128, "T, steps of a rollout for each environment, on average", min=1)
+    envs_per_worker: int = option(1, "environments of one worker process", min=1)
+    threads: int = option(
+        1, "torch threads while collecting, when the environments need the cores", min=1
+    )
+    num_inference_workers: int = option(1, "processes that infer, the main one included", min=1)
+    min_batch: int = option(0, "fewest requests of an inference; 0: num_envs / K / 1.5", min=0)
+    max_batch: int = option(
+        0, "most requests; 0: num_envs / 2, or 1.5 num_envs / K for K > 1 that infer", min=0
+    )
+    final_batch: str = option(
+        "dispatch",
+        "last batch of a rollout: acted on with the old weights, or after the update",
+        choices=("dispatch", "replay"),
+    )
+    step_timeout: float = option(60.0, "s before an environment's step counts as hung", above=0)
+    start_timeout: float = option(180.0, "s for making and first resetting one", above=0)
+    max_faults: int = option(10, "environments that may fail before the run ends", min=0)
+    worker_nice: int = option(0, "niceness of worker processes", min=-20, max=19)
+    check_finite: bool = option(True, "refuse NaN and infinity in observations and rewards")
+    preempt_fraction: float = option(
+        0.6, "ddppo: share of finished ranks that ends a rollout; 1 waits for all", above=0, max=1
+    )
+    preempt: bool = option(True, "several ranks: end rollouts early where that raises throughput")
+    queue: int = option(2, "async: rollouts collected ahead of the learner", min=1)
 
 
 @dataclass
 class NetConfig:
     """Policy network: an encoder, a core and heads."""
 
-    encoder: str = "auto"  # auto: cnn if there are images, else mlp
-    mlp: list[int] = field(default_factory=lambda: [64, 64])
-    activation: str = "tanh"
-    image_features: int = 512
-    fusion: list[int] = field(default_factory=list)  # MLP on image features and vectors together
-    width: int = 32  # resnet18: channels of the first stage
-    core: str = "none"
-    core_size: int = 512
-    core_layers: int = 2
-    separate_critic: bool = False
-    critic_mlp: list[int] = field(default_factory=list)  # a separate critic without memory
-    normalize_obs: bool = False
-    std: str = "parameter"
-    initial_std: float = 1.0
-    binary_actions: list[int] = field(default_factory=list)  # dimensions that are -1 or +1
-    binary_initial: float = 0.05  # probability of +1 at first
-    noise_correlation: float = 0.0  # of the exploration noise of successive steps
-    freeze_norm: bool = False  # keep the pretrained observation statistics
-    compile: bool = False
+    encoder: str = option(
+        "auto",
+        "of the observations; auto: cnn if there are images, else mlp",
+        choices=("auto", "mlp", "cnn", "resnet18", "se_resnet9"),
+    )
+    mlp: list[int] = option([64, 64], "layers on the vectors", min=1)
+    activation: str = option("tanh", "between layers", choices=("tanh", "relu", "elu"))
+    image_features: int = option(512, "features of a picture", min=1)
+    fusion: list[int] = option([], "layers on image features and vectors together", min=1)
+    width: int = option(32, "resnet18: channels of the first stage", min=1)
+    core: str = option("none", "memory", choices=("none", "lstm"))
+    core_size: int = option(512, "units of the memory", min=1)
+    core_layers: int = option(2, "layers of the memory", min=1)
+    separate_critic: bool = option(False, "the critic has an encoder and core of its own")
+    critic_mlp: list[int] = option([], "a separate critic without memory, its layers", min=1)
+    normalize_obs: bool = option(False, "running mean and deviation of the vectors")
+    std: str = option(
+        "parameter", "where the deviation of actions comes from", choices=("parameter", "state")
+    )
+    initial_std: float = option(1.0, "first standard deviation of actions", above=0)
+    binary_actions: list[int] = option([], "dimensions of the action that are -1 or +1")
+    binary_initial: float = option(0.05, "their probability of +1 at first", above=0, below=1)
+    noise_correlation: float = option(
+        0.0, "of the exploration noise of successive steps", above=-1, below=1
+    )
+    freeze_norm: bool = option(False, "keep the pretrained observation statistics")
+    compile: bool = option(False, "torch.compile the encoder; needs a C++ compiler")
 
 
 @dataclass
 class PPOConfig:
     """Losses and returns."""
 
-    epochs: int = 2
-    mini_batches: int = 2
-    clip: float = 0.2
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    value_coef: float = 0.5
-    clip_value: bool = False
-    normalize_advantage: bool = False
-    reward_scale: float = 1.0
-    entropy_coef: float = 0.01
-    learned_entropy: bool = False
-    entropy_target: float = 0.0
-    max_grad_norm: float = 0.5
-    importance_weights: bool = True
-    max_importance_weight: float = 1.0
-    max_sequence: int = 0  # 0: sequences as long as they come
-    vtrace_rho: float = 1.0
-    vtrace_c: float = 1.0
-    critic_warmup: int = 0  # updates in which only the critic learns
-    target_kl: float = 0.0  # > 0: an update ends when its approximate KL divergence is above
-    anchor_coef: float = 0.0  # of KL(pretrained policy || policy)
-    anchor_steps: int = 0  # steps in which anchor_coef falls to 0; 0: total_steps
+    epochs: int = option(2, "passes over a rollout", min=1)
+    mini_batches: int = option(2, "gradient steps of a pass", min=1)
+    clip: float = option(0.2, "of the probability ratio", min=0)
+    gamma: float = option(0.99, "discount of a step", min=0, max=1)
+    gae_lambda: float = option(0.95, "of generalised advantage estimation", min=0, max=1)
+    value_coef: float = option(0.5, "weight of the value loss", min=0)
+    clip_value: bool = option(False, "clip the value loss as well")
+    normalize_advantage: bool = option(False, "mean 0 and deviation 1 in a rollout")
+    reward_scale: float = option(1.0, "rewards are multiplied by it", above=0)
+    entropy_coef: float = option(0.01, "weight of the entropy bonus, or its first value", min=0)
+    learned_entropy: bool = option(False, "learn that weight, so that entropy_target is kept")
+    entropy_target: float = option(0.0, "entropy that learned_entropy keeps, nat")
+    max_grad_norm: float = option(0.5, "gradients are clipped to it", above=0)
+    importance_weights: bool = option(True, "weigh steps of environments that ran ahead")
+    max_importance_weight: float = option(1.0, "of these weights", above=0)
+    max_sequence: int = option(0, "steps of a sequence for the core; 0: as they come", min=0)
+    vtrace_rho: float = option(1.0, "async: cut of V-trace's rho", min=0)
+    vtrace_c: float = option(1.0, "async: cut of V-trace's c", min=0)
+    critic_warmup: int = option(0, "updates in which only the critic learns", min=0)
+    target_kl: float = option(
+        0.0, "an update ends when its approximate KL divergence is above; 0: never", min=0
+    )
+    anchor_coef: float = option(0.0, "weight of KL(pretrained policy || policy)", min=0)
+    anchor_steps: int = option(0, "steps in which anchor_coef falls to 0; 0: total_steps", min=0)
 
 
 @dataclass
 class OptimConfig:
     """Optimizer and learning-rate schedule."""
 
-    name: str = "adam"
-    lr: float = 2.5e-4
-    critic_lr: float = 0.0  # of the critic's own parameters; 0: lr
-    eps: float = 1e-5
-    weight_decay: float = 0.0
-    schedule: str = "cosine"
-    final_lr: float = 0.0  # as a fraction of lr
-    warmup: float = 0.0  # as a fraction of total_steps
-    lamb_rho: float = 0.01
-    batch_scaling: int = 0  # > 0: lr is multiplied by max(sqrt(batch / batch_scaling), 1)
+    name: str = option("adam", "optimizer", choices=("adam", "lamb"))
+    lr: float = option(2.5e-4, "learning rate at first", above=0)
+    critic_lr: float = option(0.0, "of the critic's own parameters; 0: lr", min=0)
+    eps: float = option(1e-5, "of the optimizer", min=0)
+    weight_decay: float = option(0.0, "decoupled, as in AdamW", min=0)
+    schedule: str = option(
+        "cosine", "how lr falls over total_steps", choices=("cosine", "linear", "constant")
+    )
+    final_lr: float = option(0.0, "lr at the end, as a fraction of lr", min=0)
+    warmup: float = option(0.0, "rise from half of lr, as a fraction of total_steps", min=0, max=1)
+    lamb_rho: float = option(
+        0.01, "lamb: a layer's step stays within [rho, 1 / rho] of lr; 1: AdamW", above=0, max=1
+    )
+    batch_scaling: int = option(
+        0, "lr is multiplied by max(sqrt(batch / batch_scaling), 1); 0: it is not", min=0
+    )
 
 
 @dataclass
 class LogConfig:
     """What is written, and how often."""
 
-    interval: int = 1  # updates between records
-    window: int = 100  # episodes averaged
-    tensorboard: bool = True
-    wandb: bool = False
-    wandb_project: str = "ver_trainer"
-    progress: bool = True
-    checkpoint_interval: int = 50  # updates
-    keep_checkpoints: int = 3
-    best_by: str = "return"
-    eval_interval: int = 0  # updates; 0: no evaluation during training
-    eval_episodes: int = 10
-    eval_video: bool = False
+    interval: int = option(1, "updates between records", min=1)
+    window: int = option(100, "episodes averaged", min=1)
+    tensorboard: bool = option(True, "write TensorBoard files")
+    wandb: bool = option(False, "write to Weights & Biases; needs tpsrl[wandb]")
+    wandb_project: str = option("ver_trainer", "project there")
+    progress: bool = option(True, "show progress on the terminal")
+    checkpoint_interval: int = option(50, "updates between checkpoints", min=1)
+    keep_checkpoints: int = option(3, "latest ones kept beside the best", min=1)
+    best_by: str = option(
+        "auto",
+        "what the best checkpoint is best at; auto: eval where there is evaluation, else return",
+        choices=("auto", "return", "eval"),
+    )
+    eval_interval: int = option(0, "updates between evaluations; 0: none", min=0)
+    eval_episodes: int = option(10, "episodes of an evaluation", min=1)
+    eval_video: bool = option(False, "write a video of each evaluation")
 
 
 @dataclass
 class TrainConfig:
-    """Everything that decides a run."""
+    """Keys of the trainer."""
 
-    env: str = "CartPole-v1"
-    env_args: dict[str, Any] = field(default_factory=dict)
-    preload: list[str] = field(default_factory=list)
-    info_keys: list[str] = field(default_factory=lambda: ["success", "is_success"])
-    scheme: str = "ver"
-    collector: str = "workers"
-    seed: int = 1
-    total_steps: int = 200_000
-    out: str = "runs/train"
-    resume: str = "auto"
-    device: str = "auto"
-    threads: int = 1  # torch threads while learning
-    precision: str = "float32"
-    pretrained: str = ""
-    pretrained_parts: list[str] = field(default_factory=list)
-    pretrained_std: float = 0.0  # > 0: standard deviation that its normal actions begin with
+    env: str = option("CartPole-v1", "Gymnasium id; package.module:Name-v0 imports the module")
+    env_args: dict[str, Any] = option({}, "arguments of gymnasium.make; env_args.NAME=VALUE")
+    preload: list[str] = option([], "modules imported once, before workers are forked")
+    info_keys: list[str] = option(["success", "is_success"], "of an episode's last info, logged")
+    scheme: str = option("ver", "how collection and learning take turns", choices=SCHEMES)
+    collector: str = option(
+        "workers",
+        "processes, or this one, which repeats bit for bit",
+        choices=("workers", "inline"),
+    )
+    seed: int = option(1, "of everything random", min=0)
+    total_steps: int = option(200_000, "environment steps over all ranks", min=1)
+    out: str = option("runs/train", "run folder; the same command again continues the run in it")
+    resume: str = option(
+        "auto",
+        "exact: inline, bit for bit; loose: environments begin anew; never: refuse a used folder",
+        choices=("auto", "exact", "loose", "never"),
+    )
+    device: str = option("auto", "torch device; auto: a GPU if there is one")
+    threads: int = option(1, "torch threads while learning", min=1)
+    precision: str = option("float32", "of the encoder", choices=("float32", "bf16", "fp16"))
+    pretrained: str = option("", "weights file, checkpoint or run folder to start from")
+    pretrained_parts: list[str] = option(
+        [], "parts of it: encoder, core, actor, critic; empty: all"
+    )
+    pretrained_std: float = option(
+        0.0, "deviation that its normal actions begin with; 0: its own", min=0
+    )
     collect: CollectConfig = field(default_factory=CollectConfig)
     net: NetConfig = field(default_factory=NetConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
-
-POSITIVE = (
-    *("total_steps", "threads", "optim.lr", "ppo.epochs", "ppo.mini_batches"),
-    *("collect.num_envs", "collect.steps", "collect.envs_per_worker", "collect.threads"),
-    *("collect.num_inference_workers", "collect.queue"),
-    *("log.interval", "log.keep_checkpoints", "log.checkpoint_interval"),
-)
-
-NOT_NEGATIVE = (
-    *("ppo.critic_warmup", "ppo.target_kl", "ppo.anchor_coef", "ppo.anchor_steps"),
-    *("optim.critic_lr", "pretrained_std"),
-)
-OPEN_RANGES = {"net.binary_initial": (0.0, 1.0), "net.noise_correlation": (-1.0, 1.0)}
 
 # A run may be continued with other values of these.
 FREE_ON_RESUME = (
@@ -190,7 +201,7 @@ FREE_ON_RESUME = (
 )
 
 
-def load_config(overrides: Iterable[str] = (), **values: Any) -> TrainConfig:
+def load_config(overrides: Sequence[str] = (), **values: Any) -> TrainConfig:
     """Builds a configuration from defaults, YAML files and overrides, in this order.
 
     Args:
@@ -201,117 +212,9 @@ def load_config(overrides: Iterable[str] = (), **values: Any) -> TrainConfig:
     Raises:
         ConfigError: naming the key or value that is wrong and the nearest valid one.
     """
-    files, pairs = _split(overrides)
-    pairs += [(key, value) for key, value in values.items()]
-    config = OmegaConf.structured(TrainConfig)
-    try:
-        for path in files:
-            loaded = _read(path)
-            _check_keys(OmegaConf.to_container(loaded), path.name)
-            config = OmegaConf.merge(config, loaded)
-        for key, value in pairs:
-            _check_key(key)
-            OmegaConf.update(config, key, value, merge=True)
-        result = OmegaConf.to_object(config)
-    except OmegaConfBaseException as error:
-        reason = str(error).splitlines()[0]
-        where = getattr(error, "full_key", None)
-        raise ConfigError(f"the value of '{where}' does not fit: {reason}") from error
-    assert isinstance(result, TrainConfig)
-    validate(result)
-    return result
-
-
-def _split(overrides: Iterable[str]) -> tuple[list[Path], list[tuple[str, Any]]]:
-    files, pairs = [], []
-    for text in overrides:
-        key, sep, value = text.partition("=")
-        if not sep:
-            raise ConfigError(f"'{text}' is not an override: write key=value")
-        if key == "config":
-            files.append(Path(value))
-        else:
-            pairs.append((key, _parse(key, value)))
-    return files, pairs
-
-
-def _parse(key: str, value: str) -> Any:
-    try:
-        parsed: Any = OmegaConf.create(f"value: {value}")
-        return parsed["value"] if value else ""
-    except Exception as error:
-        raise ConfigError(f"the value of '{key}' is not valid YAML: {value}") from error
-
-
-def _read(path: Path) -> Any:
-    try:
-        return OmegaConf.load(path)
-    except FileNotFoundError:
-        raise ConfigError(f"the configuration file '{path}' does not exist") from None
-    except Exception as error:
-        raise ConfigError(f"the configuration file '{path}' is not valid YAML: {error}") from error
-
-
-def known_keys(cls: type = TrainConfig, prefix: str = "") -> list[str]:
-    """All dotted keys of the configuration, sections included."""
-    keys = []
-    for item in fields(cls):
-        keys.append(prefix + item.name)
-        default = item.default_factory() if callable(item.default_factory) else None
-        if is_dataclass(default):
-            keys += known_keys(type(default), f"{prefix}{item.name}.")
-    return keys
-
-
-def _check_key(key: str, where: str = "") -> None:
-    keys = known_keys()
-    if key in keys or key.startswith("env_args."):
-        return
-    tails = {name.rsplit(".", 1)[-1]: name for name in keys}
-    close = difflib.get_close_matches(key, [*keys, *tails], n=1, cutoff=0.5)
-    hint = tails.get(close[0], close[0]) if close else "see docs/trainer.md"
-    raise ConfigError(
-        f"unknown configuration key '{key}'{' in ' + where if where else ''}; did you mean "
-        f"'{hint}'?"
-    )
-
-
-def _check_keys(tree: Any, where: str, prefix: str = "") -> None:
-    for key, value in (tree or {}).items():
-        _check_key(prefix + str(key), where)
-        if isinstance(value, dict) and prefix + str(key) != "env_args":
-            _check_keys(value, where, f"{prefix}{key}.")
-
-
-def get(config: Any, key: str) -> Any:
-    """Value of a dotted key."""
-    for part in key.split("."):
-        config = getattr(config, part)
+    config = load(TrainConfig, overrides, values=values)
+    validate(config)
     return config
-
-
-def validate(config: TrainConfig) -> None:
-    """Refuses values and combinations that cannot work, with the remedy.
-
-    Raises:
-        ConfigError: for the first problem found.
-    """
-    for key, options in CHOICES.items():
-        value = get(config, key)
-        if value not in options:
-            close = difflib.get_close_matches(str(value), options, n=1, cutoff=0.4)
-            hint = f"did you mean '{close[0]}'?" if close else f"use one of {', '.join(options)}"
-            raise ConfigError(f"'{value}' is not a valid value of '{key}'; {hint}")
-    for key in POSITIVE:
-        if get(config, key) <= 0:
-            raise ConfigError(f"'{key}' is {get(config, key)}: it must be greater than 0")
-    for key in NOT_NEGATIVE:
-        if get(config, key) < 0:
-            raise ConfigError(f"'{key}' is {get(config, key)}: it must not be negative")
-    for key, (low, high) in OPEN_RANGES.items():
-        if not low < get(config, key) < high:
-            raise ConfigError(f"'{key}' is {get(config, key)}: it must be between {low} and {high}")
-    _validate_together(config)
 
 
 def validate_pretrained(config: TrainConfig) -> None:
@@ -333,7 +236,12 @@ def validate_pretrained(config: TrainConfig) -> None:
             raise ConfigError(f"'{key}' needs a pretrained policy: give pretrained=PATH")
 
 
-def _validate_together(config: TrainConfig) -> None:
+def validate(config: TrainConfig) -> None:
+    """Refuses combinations that cannot work, with the remedy.
+
+    Raises:
+        ConfigError: for the first problem found.
+    """
     collect = config.collect
     if config.pretrained_std and config.net.std != "parameter":
         raise ConfigError(
@@ -371,9 +279,4 @@ def _validate_together(config: TrainConfig) -> None:
         raise ConfigError(
             f"collect.min_batch={collect.min_batch} is above collect.max_batch="
             f"{collect.max_batch}: swap them or use 0 for the automatic choice"
-        )
-    if not 0 < collect.preempt_fraction <= 1:
-        raise ConfigError(
-            f"collect.preempt_fraction={collect.preempt_fraction} must be in (0, 1]; 1 waits for "
-            "every rank"
         )

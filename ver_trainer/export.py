@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from ver_trainer.checkpoint import read_weights, save_weights
 from ver_trainer.config import NetConfig
 from ver_trainer.errors import CheckpointError, ConfigError
+from ver_trainer.files import replacing
 from ver_trainer.nets.heads import GaussianHead
 from ver_trainer.nets.policy import Policy, make_policy, spec_from_dict, spec_to_dict
 
@@ -41,9 +43,16 @@ def load_policy(path: str | Path, device: str = "cpu") -> Policy:
         raise CheckpointError(
             f"'{path}' has no description of the network: write it with save_policy"
         )
-    config = NetConfig(**{**header["net"], "compile": False})
-    policy = make_policy(spec_from_dict(header["spec"]), config)
-    policy.load_state_dict(weights)
+    try:
+        config = NetConfig(**{**header["net"], "compile": False})
+        policy = make_policy(spec_from_dict(header["spec"]), config)
+        policy.load_state_dict(weights)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(
+            f"'{path}' does not describe a network of this version ({reason}): write it again "
+            "with the version that reads it"
+        ) from error
     return policy.to(device).eval()
 
 
@@ -225,23 +234,27 @@ def export_policy(source: str | Path | Policy, path: str | Path) -> Path:
     path = Path(path)
     module, inputs = InferencePolicy(policy).eval(), example_inputs(policy)
     if path.suffix == ".pt":
+        buffer = io.BytesIO()  # through memory: torch does not say which file it could not write
         with torch.no_grad():
-            torch.jit.trace(module, inputs, check_trace=False).save(str(path))
+            torch.jit.save(torch.jit.trace(module, inputs, check_trace=False), buffer)
+        with replacing(path) as temporary:
+            temporary.write_bytes(buffer.getbuffer())
         return path
     if path.suffix != ".onnx":
         raise ConfigError(f"cannot export to '{path.name}': use a name ending in .pt or .onnx")
     names = [*module.names, "state"]
     axes = {name: {0: "n"} for name in [*names, "action", "next_state"]}
     try:
-        torch.onnx.export(
-            module,
-            inputs,
-            str(path),
-            input_names=names,
-            output_names=["action", "next_state"],
-            dynamic_axes=axes,
-            dynamo=False,
-        )
+        with replacing(path) as temporary:
+            torch.onnx.export(
+                module,
+                inputs,
+                str(temporary),
+                input_names=names,
+                output_names=["action", "next_state"],
+                dynamic_axes=axes,
+                dynamo=False,
+            )
     except ModuleNotFoundError as error:
         raise ConfigError(f"export to ONNX needs a package: pip install {error.name}") from None
     return path

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ver_trainer.config import LogConfig
 from ver_trainer.errors import ConfigError
-from ver_trainer.files import replacing
+from ver_trainer.files import replacing, writing
 
 
 class JsonLines:
@@ -23,22 +25,46 @@ class JsonLines:
     def __init__(self, path: Path, keep_until: int | None) -> None:
         self.path = path
         if keep_until is not None and path.is_file():
-            lines = [x for x in path.read_text().splitlines() if _update_of(x) <= keep_until]
+            lines = path.read_text(errors="replace").splitlines()
+            lines = [line for line in lines if _update_of(line) <= keep_until]
             with replacing(path) as temporary:
                 temporary.write_text("".join(line + "\n" for line in lines))
         elif path.is_file():
-            path.unlink()
-        self._file = path.open("a")
+            with writing(path):
+                path.unlink()
 
     def write(self, record: dict[str, Any]) -> None:
         """Appends one record."""
         clean = {k: (v if not _is_nan(v) else None) for k, v in record.items()}
-        self._file.write(json.dumps(clean) + "\n")
-        self._file.flush()
+        # Opened anew, so that a file that somebody removed is not written to unseen.
+        with writing(self.path), self.path.open("a") as file:
+            file.write(json.dumps(clean) + "\n")
 
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
+
+class TensorBoard:
+    """Scalars for TensorBoard, written at once: its own thread loses what a full disk refuses."""
+
+    def __init__(self, folder: Path) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary, self._record_writer = Event, Summary, RecordWriter
+        name = f"{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{time.monotonic_ns()}"
+        self.path = folder / f"events.out.tfevents.{name}"
+        with writing(self.path):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+
+    def write(self, scalars: dict[str, float], step: int) -> None:
+        """Appends one value of every scalar."""
+        values = [self._summary.Value(tag=k, simple_value=v) for k, v in scalars.items()]
+        summary = self._summary(value=values)
+        self._write(self._event(wall_time=time.time(), step=step, summary=summary))
+
+    def _write(self, event: Any) -> None:
+        with writing(self.path), self.path.open("ab") as file:
+            self._record_writer(file).write(event.SerializeToString())
 
 
 def _is_nan(value: Any) -> bool:
@@ -48,8 +74,8 @@ def _is_nan(value: Any) -> bool:
 def _update_of(line: str) -> float:
     try:
         return float(json.loads(line)["update"])
-    except (ValueError, KeyError):
-        return math.inf  # a line cut off by a kill
+    except (ValueError, KeyError, TypeError):
+        return math.inf  # a line cut off by a kill or a full disk
 
 
 class Logger:
@@ -67,7 +93,7 @@ class Logger:
         self.enabled = enabled
         self.total_steps = total_steps
         self._json: JsonLines | None = None
-        self._tensorboard: Any = None
+        self._tensorboard: TensorBoard | None = None
         self._wandb: Any = None
         self._progress: Progress | None = None
         self._task: Any = None
@@ -78,9 +104,7 @@ class Logger:
             return
         self._json = JsonLines(folder / "metrics.jsonl", resume_update)
         if config.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._tensorboard = SummaryWriter(str(folder / "tensorboard"))
+            self._tensorboard = TensorBoard(folder / "tensorboard")
         if config.wandb:
             self._wandb = _start_wandb(config, folder, run_config)
         if self._show and self._console.is_terminal:
@@ -107,8 +131,7 @@ class Logger:
         step = int(record["step"])
         scalars = {k: v for k, v in record.items() if isinstance(v, (int, float))}
         if self._tensorboard is not None:
-            for name, value in scalars.items():
-                self._tensorboard.add_scalar(name, value, step)
+            self._tensorboard.write(scalars, step)
         if self._wandb is not None:
             self._wandb.log(scalars, step=step)
         if self._show:
@@ -120,9 +143,8 @@ class Logger:
             return
         assert self._json is not None
         self._json.write({"step": step, "update": update, **values})
-        for name, value in values.items():
-            if self._tensorboard is not None:
-                self._tensorboard.add_scalar(name, value, step)
+        if self._tensorboard is not None:
+            self._tensorboard.write(values, step)
         if self._wandb is not None:
             self._wandb.log(values, step=step)
         shown = "  ".join(f"{k} {_short(v)}" for k, v in values.items())
@@ -157,10 +179,6 @@ class Logger:
         """Closes all sinks."""
         if self._progress is not None:
             self._progress.stop()
-        if self._json is not None:
-            self._json.close()
-        if self._tensorboard is not None:
-            self._tensorboard.close()
         if self._wandb is not None:
             self._wandb.finish()
 
@@ -178,7 +196,8 @@ def _start_wandb(config: LogConfig, folder: Path, run_config: dict[str, Any]) ->
         ) from None
     id_file = folder / "wandb_id"
     run_id = id_file.read_text().strip() if id_file.is_file() else secrets.token_hex(4)
-    id_file.write_text(run_id)
+    with replacing(id_file) as temporary:
+        temporary.write_text(run_id)
     return wandb.init(
         project=config.wandb_project, id=run_id, resume="allow", dir=str(folder), config=run_config
     )

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 
+from ver_trainer.checkpoint import read_weights
+from ver_trainer.distributed.group import Group
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.errors import CheckpointError
 from ver_trainer.rollout.collector import Collector, Episode
@@ -64,7 +65,7 @@ def restore(runner: Runner, checkpoint: Path, state: dict[str, Any]) -> None:
             f"'{checkpoint}' was not written with collector=inline, so it cannot be resumed "
             "exactly: use resume=auto"
         )
-    parts.policy.load_state_dict(load_file(checkpoint / "weights.safetensors"))
+    parts.policy.load_state_dict(read_weights(checkpoint / "weights.safetensors")[0])
     parts.learner.load_state_dict(state["learner"])
     runner.steps, runner.fault_count = int(state["steps"]), int(state["fault_count"])
     runner._seconds_before = float(state["seconds"])
@@ -75,6 +76,22 @@ def restore(runner: Runner, checkpoint: Path, state: dict[str, Any]) -> None:
         parts.collector.restore(state["collector"])
         parts.storage.restore(state["storage"])
     restore_random(state["random"], parts.generator, parts.rng)
+
+
+def agree_on_checkpoint(group: Group, checkpoint: Path | None) -> None:
+    """Refuses ranks that would go on from different updates, all ranks alike.
+
+    Raises:
+        CheckpointError: e.g. if they do not see the same folder.
+    """
+    number = -1.0 if checkpoint is None else float(checkpoint.name.removeprefix("update_"))
+    numbers = sorted(set(group.gather_array(np.array([number])).ravel().tolist()))
+    if len(numbers) > 1:
+        names = ", ".join("none" if n < 0 else f"update {n:.0f}" for n in numbers)
+        raise CheckpointError(
+            f"the ranks found different checkpoints ({names}): out= must be one folder that all "
+            "of them see"
+        )
 
 
 def capture_random(generator: torch.Generator, rng: np.random.Generator) -> dict[str, Any]:

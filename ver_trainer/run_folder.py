@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import platform
 import subprocess
 import sys
+from contextlib import ExitStack
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from ver_trainer.checkpoint import CheckpointManager
+from ver_trainer.checkpoint import CheckpointManager, Found
 from ver_trainer.config import FREE_ON_RESUME, TrainConfig
+from ver_trainer.digests import read_meta
 from ver_trainer.errors import ConfigError
-from ver_trainer.files import replacing, write_json
+from ver_trainer.files import Lock, locked, replacing, write_json
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "omegaconf", "safetensors", "tensorboard", "mujoco")
 
@@ -26,42 +30,67 @@ class RunFolder:
         self.path = Path(config.out)
         self.checkpoints = CheckpointManager(self.path / "checkpoints", config.log.keep_checkpoints)
         self.metrics = self.path / "metrics.jsonl"
+        self._held = ExitStack()
+        self._lock: Lock | None = None
 
-    def open(self, config: TrainConfig) -> Path | None:
-        """Creates the folder or checks that the run in it may go on.
+    def open(self, config: TrainConfig, rank: int) -> Found | None:
+        """Creates the folder or checks that the run in it may go on; rank 0 holds it for all.
 
         Returns:
             The checkpoint to resume from, or None for a new run.
 
         Raises:
+            StorageError: if another training uses the folder, or it cannot be written.
+            CheckpointError: if no checkpoint in it is sound.
             ConfigError: if the folder holds a run with another configuration, or any run and
                 ``resume=never``.
         """
-        latest = self.checkpoints.latest()
-        if latest is not None:
+        if rank == 0:
+            self._lock = self._held.enter_context(locked(self.path, "a training"))
+        found = self.checkpoints.newest_sound([], rank)
+        if found is not None:
             if config.resume == "never":
                 raise ConfigError(
                     f"'{self.path}' already holds a run and resume=never: choose another out="
                 )
-            self._check_same(config)
-        return latest
+            self._check_same(config, found.path)
+        return found
+
+    def settle(self, found: Found | None) -> None:
+        """Says what was wrong with the checkpoints, and puts damaged ones out of the way."""
+        sentences = [self.checkpoints.note_on_best(), *(found.sentences() if found else [])]
+        for sentence in filter(None, sentences):
+            print(sentence, file=sys.stderr)
+        if found is not None:
+            self.checkpoints.set_aside(list(found.damaged))
+
+    def check(self) -> None:
+        """Refuses to write into a folder that was removed under the run.
+
+        Raises:
+            StorageError: naming it.
+        """
+        if self._lock is not None:
+            self._lock.check()
+
+    def close(self) -> None:
+        """Lets go of the folder; safe to call twice."""
+        self._held.close()
+        self._lock = None
 
     def write_provenance(self, config: TrainConfig) -> None:
         """Writes config.yaml, versions.json, git.json and git.diff."""
-        self.path.mkdir(parents=True, exist_ok=True)
         with replacing(self.path / "config.yaml") as temporary:
             OmegaConf.save(OmegaConf.structured(config), temporary)
         write_json(self.path / "versions.json", versions())
         state, diff = git_state()
         write_json(self.path / "git.json", state)
-        (self.path / "git.diff").write_text(diff)
+        with replacing(self.path / "git.diff") as temporary:
+            temporary.write_text(diff)
 
-    def _check_same(self, config: TrainConfig) -> None:
-        path = self.path / "config.yaml"
-        if not path.is_file():
-            return
-        old = _flat(OmegaConf.to_container(OmegaConf.load(path)))
-        new = _flat(OmegaConf.to_container(OmegaConf.structured(config)))
+    def _check_same(self, config: TrainConfig, checkpoint: Path) -> None:
+        old = _flat(read_meta(checkpoint).get("config", {}))
+        new = _flat(json.loads(json.dumps(dataclasses.asdict(config))))
         changed = [
             f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
             for key in sorted(old.keys() | new.keys())

@@ -16,15 +16,14 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.config import TrainConfig, load_config, validate_pretrained
 from ver_trainer.distributed.preemption import FractionPreemption
-from ver_trainer.errors import Interrupted
+from ver_trainer.errors import Interrupted, WorkerFailure
 from ver_trainer.evaluation import evaluate
 from ver_trainer.export import policy_header
 from ver_trainer.logger import Logger
 from ver_trainer.parts import Parts, build, make_storage
-from ver_trainer.resume import capture, restore
+from ver_trainer.resume import agree_on_checkpoint, capture, restore
 from ver_trainer.rollout.collector import CollectStats, Episode
 from ver_trainer.rollout.overlap import OverlappedCollector
 from ver_trainer.run_folder import RunFolder
@@ -79,14 +78,17 @@ class Runner:
         validate_pretrained(config)
         self.config = config
         self.folder = RunFolder(config)
-        self.checkpoint = self.folder.open(config)
-        self._resumed: dict[str, Any] = {}
-        if self.checkpoint is not None:
-            several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-            rank = int(os.environ.get("RANK", "0")) if several else 0
-            self._resumed = CheckpointManager.load(self.checkpoint, rank)
-        first_episodes = tuple(self._resumed.get("next_episodes", ()))
-        self.parts: Parts = build(config, env, first_episodes)
+        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+        rank = int(os.environ.get("RANK", "0")) if several else 0
+        try:
+            self._found = self.folder.open(config, rank)
+            self.checkpoint = self._found.path if self._found else None
+            self._resumed = self._found.state if self._found else {}
+            first_episodes = tuple(self._resumed.get("next_episodes", ()))
+            self.parts: Parts = build(config, env, first_episodes)
+        except BaseException:
+            self.folder.close()
+            raise
         self.steps = 0
         self.episodes: deque[Episode] = deque(maxlen=config.log.window)
         self.signals = StopSignals()
@@ -94,7 +96,7 @@ class Runner:
         self._seconds_before = 0.0
         self._rate: deque[tuple[float, int]] = deque(maxlen=20)
         self._boundary: dict[str, Any] | None = None
-        self._eval_score: float | None = None
+        self._eval_score: float | None = None  # of the weights as they are now
         self._saved_update = -1
 
     @property
@@ -107,10 +109,12 @@ class Runner:
         parts = self.parts
         logger = None
         try:
+            agree_on_checkpoint(parts.group, self.checkpoint)
             if self.checkpoint is not None:
                 restore(self, self.checkpoint, self._resumed)
                 self._resumed = {}
             if parts.group.is_first:
+                self.folder.settle(self._found)
                 self.folder.write_provenance(self.config)
             parts.group.barrier()
             resumed = self.updates if self.checkpoint is not None else None
@@ -123,9 +127,10 @@ class Runner:
             if parts.team is not None:
                 parts.team.close()
             parts.pool.close()
+            parts.group.close()
+            self.folder.close()
             if logger is not None:
                 logger.close()
-            parts.group.close()
 
     def _open_logger(self, resumed: int | None) -> Logger:
         run_config = OmegaConf.to_container(OmegaConf.structured(self.config))
@@ -168,6 +173,10 @@ class Runner:
             self._save(self._boundary)
             self._say_stopped()
             return False
+        except WorkerFailure:
+            if self.parts.group.size == 1:  # other ranks would have to save with it
+                self._save(self._boundary)
+            raise
         self._save(None)
         return True
 
@@ -257,13 +266,17 @@ class Runner:
     def _after_update(
         self, stats: CollectStats, metrics: dict[str, float], learn_seconds: float
     ) -> None:
+        self.folder.check()
         group, log = self.parts.group, self.config.log
+        self._eval_score = None
         total = int(group.sum_array(np.array([float(stats.steps)]))[0])
         self.steps += total
         self.episodes.extend(stats.episodes)
         self._report_faults(stats)
         if log.eval_interval and self.updates % log.eval_interval == 0:
             self._evaluate()
+            if self._best_by() == "eval":
+                self._save(None)  # what was measured is what is kept
         if self.updates % log.interval == 0:
             self.logger.record(self._record(stats, metrics, learn_seconds))
         if self.updates % log.checkpoint_interval == 0:
@@ -273,9 +286,10 @@ class Runner:
         self.fault_count += len(stats.faults)
         for fault in stats.faults:
             lines = fault.detail.strip().splitlines()
+            detail = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
             self.logger.message(
                 f"{fault.who} replaced ({fault.kind}, {self.fault_count} so far, "
-                f"{self.config.collect.max_faults} allowed): {lines[0]} {lines[-1]}"
+                f"{self.config.collect.max_faults} allowed): {detail}"
             )
 
     def _record(
@@ -329,11 +343,15 @@ class Runner:
         record = {f"eval/{name}": value for name, value in result.items()}
         self.logger.record_evaluation(self.steps, self.updates, record)
 
+    def _best_by(self) -> str:
+        log = self.config.log
+        if log.best_by != "auto":
+            return log.best_by
+        return "eval" if log.eval_interval else "return"
+
     def _score(self) -> float | None:
-        if self.config.log.best_by == "eval":
-            return self._eval_score
-        value = self.mean_return()
-        return None if np.isnan(value) else value
+        value = self._eval_score if self._best_by() == "eval" else self.mean_return()
+        return value if value is not None and np.isfinite(value) else None
 
     def _save(self, boundary: dict[str, Any] | None) -> None:
         """Writes a checkpoint; ``boundary`` is the state if collection was interrupted."""
@@ -353,6 +371,7 @@ class Runner:
                 "config": dataclasses.asdict(self.config),
             },
             self._score(),
+            self._best_by(),
             parts.group,
         )
         self._saved_update = self.updates

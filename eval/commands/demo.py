@@ -10,8 +10,8 @@ from pathlib import Path
 from planner import options as agent_options
 from planner.chain.catalog import AGENTS
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load
 
 HELP = """Watch the robot work: record a video of each scenario of the Home Assistant Benchmark,
 then evaluate a few episodes of each and draw how far they got. Takes a few minutes on two cores.
@@ -19,13 +19,15 @@ Skills whose weights ship are learned, the others scripted; the videos name the 
 
 Running it again continues the evaluation and records the videos anew."""
 
-DEMO_SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
-
 
 @dataclass
 class DemoConfig:
     """Keys of ``tpsrl demo``."""
 
+    scenarios: str = field(
+        default="tidy_house,prepare_groceries,set_table",
+        metadata={"help": "names or files of scenarios, with commas"},
+    )
     out: Path = field(default=Path("outputs/demo"), metadata={"help": "folder for the results"})
     agent: str = field(
         default="tpsrl",
@@ -48,17 +50,22 @@ def run(overrides: list[str]) -> int:
     """Record, evaluate, print the tables and where everything is."""
     config = load(DemoConfig, overrides)
     from planner.chain.catalog import fingerprints, policies_of, skill_lines
+    from planner.chain.problems import to_solve
 
+    scenarios = {word: to_solve(word) for word in config.scenarios.split(",")}
     policies = policies_of(config.agent, weights=config.weights)
     lines = "\n  ".join(skill_lines(config.agent, policies))
     print(f"skills of agent={config.agent}:\n  {lines}", flush=True)
     # Results of other weights are other results: they get a folder of their own.
     digest = hashlib.sha256(repr(fingerprints(policies)).encode()).hexdigest()[:8]
     mark = f"{config.agent}_{config.executor}" + (f"_{digest}" if policies else "")
-    videos = [_record(config, scenario) for scenario in DEMO_SCENARIOS]
+    videos = [
+        _record(config, word, config.out / f"{rules.stem()}.mp4")
+        for word, rules in scenarios.items()
+    ]
     folders = [
-        _evaluate(config, scenario, config.out / f"{scenario}_{mark}")
-        for scenario in DEMO_SCENARIOS
+        _evaluate(config, word, config.out / f"{rules.stem()}_{mark}")
+        for word, rules in scenarios.items()
     ]
     from eval.figures import draw_stages, load_runs
 
@@ -70,14 +77,14 @@ def run(overrides: list[str]) -> int:
     return 0
 
 
-def _record(config: DemoConfig, scenario: str) -> Path:
+def _record(config: DemoConfig, scenario: str, out: Path) -> Path:
     os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
     from eval.spec import evaluation_spec
     from eval.video import record_episode
     from tpsrl.provide import load_scenario_episodes, pick_episode
 
-    out = config.out / f"{scenario}.mp4"
-    episode = pick_episode(load_scenario_episodes(scenario), config.episode)
+    episodes = load_scenario_episodes(scenario, least=config.episode + 1)
+    episode = pick_episode(episodes, config.episode)
     spec = evaluation_spec(
         scenario=scenario,
         agent=config.agent,
@@ -98,9 +105,7 @@ def _evaluate(config: DemoConfig, scenario: str, out: Path) -> Path:
     from eval.table import print_summary
     from tpsrl.provide import load_scenario_episodes
 
-    episodes = load_scenario_episodes(
-        scenario, count=config.episodes, cache=out / "generated.json.gz", workers=config.workers
-    )
+    episodes = load_scenario_episodes(scenario, count=config.episodes, workers=config.workers)
     spec = evaluation_spec(
         scenario=scenario,
         agent=config.agent,
@@ -108,7 +113,7 @@ def _evaluate(config: DemoConfig, scenario: str, out: Path) -> Path:
         config={"split": "val"},
         weights=config.weights,
     )
-    summary = evaluate(spec, episodes, out, config.workers, label=scenario)
+    summary = evaluate(spec, episodes, out, config.workers, label=out.name)
     print()
     print_summary(summary)
     return out

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eval.skills import SkillEvalConfig
+from eval.skills import run as evaluate_skill
 from planner import options as agent_options
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load
 
 HELP = """Run an agent over episodes in worker processes and measure it.
 
@@ -18,17 +20,14 @@ command again only runs what is missing, so it can be stopped and continued at a
 docs/evaluation.md explains the numbers.
 
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
-  tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment,
-             keys: skill agent weights episodes split data path handoff depth actions contract seed
-             sample out workers attempts timeout sim gpu habitat.python habitat.robot
-             (docs/training_skills.md)"""
+  tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment"""
 
 
 @dataclass
 class EvalConfig:
-    """Keys of ``tpsrl eval``."""
+    """Keys of ``tpsrl eval scenario=...``."""
 
-    scenario: str = field(default="tidy_house", metadata=agent_options.SCENARIO)
+    scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     path: Path | None = field(default=None, metadata=options.PATH)
@@ -53,15 +52,12 @@ class EvalConfig:
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
 
 
-CONFIG = EvalConfig
+CONFIG = (EvalConfig, SkillEvalConfig)
 
 
 def run(overrides: list[str]) -> int:
     """Evaluate, print the table and the paths of the results."""
-    options.refuse_renamed(overrides, engine="sim")
     if any(word.startswith("skill=") for word in overrides):
-        from eval.skills import run as evaluate_skill
-
         return evaluate_skill(overrides)
     config = load(EvalConfig, overrides)
     from eval.figures import draw_stages, load_runs
@@ -69,14 +65,15 @@ def run(overrides: list[str]) -> int:
     from eval.spec import evaluation_spec
     from eval.table import print_summary
     from planner.chain.make import skills_in_use
+    from planner.chain.problems import to_solve
     from tpsrl.provide import load_scenario_episodes
 
-    name = f"{config.scenario}_{config.split}_{config.agent}_{config.executor}"
+    scenario = to_solve(config.scenario).name
+    name = f"{scenario}_{config.split}_{config.agent}_{config.executor}"
     out = config.out or Path("outputs/eval") / name
-    cache = out / "generated.json.gz"
     scenes = choose_scenes(config.path, config.data, config.scenario, config.split, config.episodes)
     episodes = load_scenario_episodes(
-        config.scenario, config.split, config.data, config.episodes, cache, config.workers, scenes
+        config.scenario, config.split, config.data, config.episodes, config.workers, scenes
     )
     data = str(config.data.resolve()) if config.data else None
     spec = evaluation_spec(
@@ -93,7 +90,7 @@ def run(overrides: list[str]) -> int:
     )
     if config.agent != "scripted":
         print(skills_in_use(config.agent, config.scenario, config.weights))
-    label = f"{config.scenario} {config.executor}"
+    label = f"{scenario} {config.executor}"
     summary = evaluate(spec, episodes, out, config.workers, config.attempts, config.timeout, label)
     print_summary(summary)
     figure = draw_stages(load_runs([out]), out / "stages.png")

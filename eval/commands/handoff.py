@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from eval.arrivals import arrivals, summary_lines
 from eval.episode import EpisodeJob
 from eval.spec import EvaluationSpec, evaluation_spec
 from planner import options as agent_options
 from planner.chain.make import skills_in_use
-from skills.tasks.arrivals import arrivals, summary_lines
+from planner.chain.problems import to_solve
 from skills.tasks.handoff import HandoffStart, StartRecorder, read_starts, write_starts
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.engines import make_simulator
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -26,6 +26,7 @@ from tpsrl.jobs.pool import JobPool
 from tpsrl.jobs.processes import all_cores
 from tpsrl.jobs.progress import Tally
 from tpsrl.provide import load_scenario_episodes
+from ver_trainer.options import load
 
 HELP = """Run the chain over episodes and keep the state in which every skill starts.
 
@@ -40,7 +41,7 @@ A command that was interrupted goes on from out.parts/."""
 class HandoffConfig:
     """Keys of ``tpsrl handoff``."""
 
-    scenario: str = field(default="rearrange_easy", metadata=agent_options.SCENARIO)
+    scenario: str = field(default="rearrange_easy", metadata=options.SCENARIO)
     split: str = field(default="train", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     path: Path | None = field(default=None, metadata=options.PATH)
@@ -66,9 +67,10 @@ def run(overrides: list[str]) -> int:
     config = load(HandoffConfig, overrides)
     if config.out.suffix != ".npz":
         raise UserError(f"out={config.out} must end in .npz")
+    to_solve(config.scenario)
     scenes = choose_scenes(config.path, config.data, config.scenario, config.split, config.episodes)
     episodes = load_scenario_episodes(
-        config.scenario, config.split, config.data, config.episodes, None, config.workers, scenes
+        config.scenario, config.split, config.data, config.episodes, config.workers, scenes
     )
     data = str(config.data.resolve()) if config.data else None
     spec = evaluation_spec(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from planner import options as agent_options
 from tpsrl import options
-from tpsrl.config import load
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from ver_trainer.options import load
 
 HELP = """Record a video of one episode: third-person view with the head depth picture, the running
 skill and the plan; a yellow wireframe at the object, a green one at its goal.
@@ -22,7 +22,7 @@ The episode runs exactly as 'tpsrl eval' with the same seed runs it."""
 class RecordConfig:
     """Keys of ``tpsrl record``."""
 
-    scenario: str = field(default="tidy_house", metadata=agent_options.SCENARIO)
+    scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     episode: int = field(default=0, metadata={"help": "index in the set, from 0"})
@@ -49,16 +49,19 @@ CONFIG = RecordConfig
 
 def run(overrides: list[str]) -> int:
     """Record the video and say how the episode ended."""
-    options.refuse_renamed(overrides, engine="sim")
     config = load(RecordConfig, overrides)
     # Mesa's software renderer may use all cores here: nothing else runs beside it.
     os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
     from eval.spec import evaluation_spec
     from eval.video import record_episode
+    from planner.chain.problems import to_solve
     from tpsrl.provide import load_scenario_episodes, pick_episode
 
+    scenario = to_solve(config.scenario).name
     scenes = choose_scenes(config.path, config.data, config.scenario, config.split, None)
-    episodes = load_scenario_episodes(config.scenario, config.split, config.data, scenes=scenes)
+    episodes = load_scenario_episodes(
+        config.scenario, config.split, config.data, scenes=scenes, least=config.episode + 1
+    )
     episode = pick_episode(episodes, config.episode)
     spec = evaluation_spec(
         scenario=config.scenario,
@@ -72,7 +75,7 @@ def run(overrides: list[str]) -> int:
         scenes=scenes,
         habitat=habitat_options(config.habitat, config.gpu),
     )
-    out = config.out or Path("outputs") / f"{config.scenario}_{config.episode}.mp4"
+    out = config.out or Path("outputs") / f"{scenario}_{config.episode}.mp4"
     record = record_episode(spec, episode, config.episode, out, config.every)
     failure = record.failure
     ending = f"failed ({failure['skill']}: {failure['cause']})" if failure else "success"

@@ -1,1 +1,5 @@
 """TP-SRL: the agent that carries a plan out with skills."""
+
+from tpsrl.rooms import require
+
+require("skills")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 from planner import Action
 from planner.chain.grounding import Grounding
-from planner.chain.predicates import World
-from skills.interface import SkillCall, SkillName
+from planner.chain.predicates import SymbolicWorld
+from skills.book import call_for
+from skills.interface import SkillCall
+from skills.row import Entity
 
 
 @dataclass(frozen=True)
@@ -70,36 +71,19 @@ class Step:
     optional: bool = False
 
 
-_BY_KIND = {"open_cab", "open_fridge", "close_cab", "close_fridge"}
-MANIPULATION = {"pick", "place", *_BY_KIND}
-
-
-def target_of(action: Action, grounding: Grounding) -> int | None:
-    """Return the index of the target that an action is about."""
-    for arg in action.args:
-        if arg in grounding.roles:
-            return grounding.roles[arg][1]
-    return None
-
-
 def skill_call(action: Action, grounding: Grounding) -> SkillCall:
-    """Return the skill call that carries out an action of the plan."""
-    target = target_of(action, grounding)
-    label = action.label.removesuffix("_by_name")
-    if label == "nav":
-        role = grounding.roles[action.args[0]][0]
-        return SkillCall("navigate", target=target, place="goal" if role == "goal" else "start")
-    if label == "nav_to_receptacle":
-        joint = grounding.markers[action.args[0]].joint_name
-        return SkillCall("navigate", target=target, place="receptacle", joint=joint)
-    if label in _BY_KIND:
-        joint = grounding.markers[action.args[0]].joint_name
-        return SkillCall(cast(SkillName, label), target=target, joint=joint)
-    if label == "place" and grounding.roles[action.args[1]][0] == "start":
-        return SkillCall("place", target=target, place="start")
-    if label in ("pick", "place"):
-        return SkillCall(cast(SkillName, label), target=target)
-    raise ValueError(f"No skill carries out '{action}'; add its mapping to planner/chain/calls.py.")
+    """Return the skill call that carries out an action of the plan.
+
+    Raises:
+        UserError: no skill carries it out.
+    """
+    return call_for(action.label, [_entity(name, grounding) for name in action.args])
+
+
+def _entity(name: str, grounding: Grounding) -> Entity:
+    if name in grounding.roles:
+        return Entity(*grounding.roles[name])
+    return Entity("handle", joint=grounding.markers[name].joint_name)
 
 
 def plan_step(action: Action, index: int, grounding: Grounding, options: TpsrlOptions) -> Step:
@@ -124,7 +108,7 @@ def wait_step(steps: int) -> Step:
     return Step(SkillCall("wait", steps=steps), f"wait({steps})", steps + 1, optional=True)
 
 
-def front_step(action: Action, world: World, options: TpsrlOptions) -> Step | None:
+def front_step(action: Action, world: SymbolicWorld, options: TpsrlOptions) -> Step | None:
     """Return the step that comes before the front of what an action drives to.
 
     That is a container, or a fridge that an object lies in or belongs into.
@@ -134,12 +118,11 @@ def front_step(action: Action, world: World, options: TpsrlOptions) -> Step | No
     """
     if not options.front_first:
         return None
-    label, markers = action.label.removesuffix("_by_name"), world.grounding.markers
-    marker = action.args[0] if label == "nav_to_receptacle" else None
-    if label == "nav":
-        within = world.container(action.args[0])
-        marker = within if within is not None and markers[within].kind == "fridge" else None
-    if marker is None:
+    call, markers = skill_call(action, world.grounding), world.grounding.markers
+    if call.skill != "navigate":
+        return None
+    marker = action.args[0] if call.place == "receptacle" else world.container(action.args[0])
+    if marker is None or (call.place != "receptacle" and markers[marker].kind != "fridge"):
         return None
     call = SkillCall("navigate", place="front", joint=markers[marker].joint_name)
     text = f"nav(front of {marker})"

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from planner import find_plan
 from planner.chain.calls import TpsrlOptions
-from planner.chain.grounding import hab_problem
+from planner.chain.problems import hab_problem
+from skills.book import chained, skill_for
 from skills.learned.cards import (
-    IMITABLE,
     SHIPPED,
-    Policy,
+    PolicyFiles,
     digests,
     policies_in,
     policy_of,
@@ -24,15 +23,6 @@ from skills.learned.cards import (
 )
 from tpsrl.errors import UserError, nearest
 
-SCENARIOS = ("tidy_house", "prepare_groceries", "set_table", "rearrange_easy")
-"""Scenarios with a planning problem, so that an agent can solve them."""
-MAX_STEPS = {
-    "tidy_house": 5000,
-    "prepare_groceries": 4000,
-    "set_table": 4500,
-    "rearrange_easy": 1500,
-}
-"""Control steps after which an episode fails (habitat-lab v0.2.x, as VER used it)."""
 WHOLE_TASK = "rearrange_easy"
 """The environment whose policy does everything: one object, from start to goal."""
 
@@ -88,7 +78,7 @@ def agent_kind(agent: str) -> AgentKind:
     return KINDS[agent]
 
 
-def agent_options(agent: str, policies: Mapping[str, Policy]) -> TpsrlOptions:
+def agent_options(agent: str, policies: Mapping[str, PolicyFiles]) -> TpsrlOptions:
     """Return how an agent carries out its plans."""
     plain = TpsrlOptions(front_first="navigate" in policies)
     if agent_kind(agent).navigates:
@@ -99,17 +89,17 @@ def agent_options(agent: str, policies: Mapping[str, Policy]) -> TpsrlOptions:
     )
 
 
-@cache
 def skills_of(scenario: str, navigates: bool = True) -> tuple[str, ...]:
-    """Return the skills that the plan of a scenario calls, in the order of ``IMITABLE``."""
+    """Return the skills that the plan of a scenario calls, in the order of the book."""
     plan = find_plan(hab_problem(scenario))
-    assert plan is not None, f"the problem {scenario} has no plan"
-    labels = {action.label.removesuffix("_by_name") for action in plan.actions}
-    called = {"navigate" if label.startswith("nav") else label for label in labels}
-    return tuple(s for s in IMITABLE if s in called and (navigates or s != "navigate"))
+    assert plan is not None  # or the scenario would have been refused
+    called = {skill_for(action.label) for action in plan.actions}
+    return tuple(s for s in chained() if s in called and (navigates or s != "navigate"))
 
 
-def policies_of(agent: str, scenario: str = "", weights: Path | None = None) -> dict[str, Policy]:
+def policies_of(
+    agent: str, scenario: str = "", weights: Path | None = None
+) -> dict[str, PolicyFiles]:
     """Return the policies that an agent acts with, by skill.
 
     Args:
@@ -162,7 +152,7 @@ def _missing(agent: str, skills: Sequence[str], folder: Path) -> UserError:
     )
 
 
-def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:
+def fingerprints(policies: Mapping[str, PolicyFiles]) -> dict[str, str]:
     """Return the first 16 hex digits of each file's SHA-256: which weights made a result.
 
     Policies for kinds of places follow their skill's general one, e.g. ``pick_cabinet``.
@@ -171,19 +161,19 @@ def fingerprints(policies: Mapping[str, Policy]) -> dict[str, str]:
     return {name: code[:16] for p in ordered for name, code in digests(p.files).items()}
 
 
-def stand_ins(agent: str, scenario: str, policies: Mapping[str, Policy]) -> list[str]:
+def stand_ins(agent: str, scenario: str, policies: Mapping[str, PolicyFiles]) -> list[str]:
     """Return the skills of a scenario's plan that a scripted stand-in carries out."""
     if agent == "monolithic":
         return []
     return [s for s in skills_of(scenario, agent_kind(agent).navigates) if s not in policies]
 
 
-def skill_lines(agent: str, policies: Mapping[str, Policy]) -> list[str]:
+def skill_lines(agent: str, policies: Mapping[str, PolicyFiles]) -> list[str]:
     """Return for each policy a line: learned, with the success on its card, or scripted.
 
     A policy for a kind of place has a line of its own, with its success in such places.
     """
-    wanted = [WHOLE_TASK] if agent == "monolithic" else IMITABLE
+    wanted = [WHOLE_TASK] if agent == "monolithic" else chained()
     lines = []
     for name in wanted:
         if name not in policies:
@@ -198,7 +188,7 @@ def skill_lines(agent: str, policies: Mapping[str, Policy]) -> list[str]:
     return lines
 
 
-def _measured(policy: Policy, general: Policy) -> str:
+def _measured(policy: PolicyFiles, general: PolicyFiles) -> str:
     """Return the success on a policy's card as words, ``""`` if there is none.
 
     Args:
@@ -227,7 +217,7 @@ def _measured(policy: Policy, general: Policy) -> str:
     return text
 
 
-def describe(agent: str, policies: Mapping[str, Policy]) -> str:
+def describe(agent: str, policies: Mapping[str, PolicyFiles]) -> str:
     """Return a sentence: which skills are learned, which scripted stand-ins."""
     kind = agent_kind(agent)
     names = [
@@ -237,7 +227,7 @@ def describe(agent: str, policies: Mapping[str, Policy]) -> str:
     ]
     text = f"learned skills: {', '.join(names) or 'none'}"
     if kind.stand_ins:
-        scripted = [name for name in IMITABLE if name not in policies]
+        scripted = [name for name in chained() if name not in policies]
         if scripted:
             text += f"; scripted stand-ins, which read privileged state: {', '.join(scripted)}"
     return text

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from planner import Action, Atom, Plan, Problem, find_plan
 from planner.chain.calls import (
-    MANIPULATION,
     Step,
     TpsrlOptions,
     front_step,
@@ -15,12 +14,12 @@ from planner.chain.calls import (
     release_step,
     reset_arm_step,
     return_step,
-    target_of,
     wait_step,
 )
 from planner.chain.interface import AgentReport, SkillRecord
-from planner.chain.predicates import World, present_problem
+from planner.chain.predicates import SymbolicWorld, present_problem
 from planner.monitor import Monitor
+from skills.book import row_of
 from tpsrl.errors import UserError
 
 DROPPED, WRONG_OBJECT = "dropped", "wrong object"
@@ -60,7 +59,7 @@ class HabExecutor:
     """
 
     def __init__(
-        self, problem: Problem, world: World, report: AgentReport, options: TpsrlOptions
+        self, problem: Problem, world: SymbolicWorld, report: AgentReport, options: TpsrlOptions
     ) -> None:
         self._world, self._report = world, report
         plan = find_plan(present_problem(problem, world))
@@ -84,12 +83,12 @@ class HabExecutor:
                 steps.append(front)
                 if options.arm_rest:  # 50 steps do not undo every posture; nothing touches here
                     steps.append(reset_arm_step(options))
-            steps.append(plan_step(action, index, grounding, options))
-            target = target_of(action, grounding)
-            if target is not None and needs_return(plan.actions, index, options):
+            step = plan_step(action, index, grounding, options)
+            steps.append(step)
+            if step.target is not None and needs_return(plan.actions, index, options):
                 if options.arm_rest:
                     steps.append(reset_arm_step(options))
-                steps.append(return_step(target, grounding, options))
+                steps.append(return_step(step.target, grounding, options))
         if options.final_wait:
             steps.append(wait_step(options.final_wait))
         return steps
@@ -137,7 +136,7 @@ class ReplanExecutor:
     """
 
     def __init__(
-        self, problem: Problem, world: World, report: AgentReport, options: TpsrlOptions
+        self, problem: Problem, world: SymbolicWorld, report: AgentReport, options: TpsrlOptions
     ) -> None:
         self._base, self._world = problem, world
         self._report, self._options = report, options
@@ -216,7 +215,7 @@ class ReplanExecutor:
         self._follow_up(step, record.outcome == "success")
 
     def _follow_up(self, step: Step, success: bool) -> None:
-        if step.call.skill in MANIPULATION and self._options.arm_rest:
+        if row_of(step.call.skill).uses_arm and self._options.arm_rest:
             self._queue.append(reset_arm_step(self._options))
         if success and self._plan is not None and step.target is not None:
             assert step.index is not None
@@ -266,7 +265,7 @@ class ReplanExecutor:
         return True
 
     def _sees(self, atom: Atom) -> bool:
-        """Judge an atom as plans see it (:meth:`World.state`), so that plan and check agree."""
+        """Judge an atom as plans see it (:meth:`SymbolicWorld.state`), so that both agree."""
         if atom.name == "robot_at":
             return atom.args[0] == self._at
         if atom.name.startswith("closed_"):
@@ -282,7 +281,7 @@ class ReplanExecutor:
         grounding, options = self._world.grounding, self._options
 
         def target(atom: Atom) -> int | None:
-            return grounding.roles[atom.args[0]][1] if atom.args else None
+            return next((grounding.roles[a][1] for a in atom.args if a in grounding.roles), None)
 
         kept, given_up = [], set()
         for position, atom in enumerate(self._base.goal):
@@ -307,7 +306,7 @@ def needs_return(actions: Sequence[Action], index: int, options: TpsrlOptions) -
     )
 
 
-def judge(record: SkillRecord, effects: Sequence[Atom], world: World) -> None:
+def judge(record: SkillRecord, effects: Sequence[Atom], world: SymbolicWorld) -> None:
     """Set outcome and cause of a run from the effects that it should have had."""
     # Which box an object is in decides about opening, not about success.
     effects = [a for a in effects if a.name not in ("in", "outside")]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from planner import Atom, Domain, Problem, load_domain, load_problem
+from planner import Atom, Problem
+from planner.chain.problems import GOAL_PREFIX, hab_domain
 from tpsrl.episodes.types import Episode, Target
-from tpsrl.errors import UserError, nearest
-from tpsrl.rooms import CONFIGS
+from tpsrl.errors import UserError
+from tpsrl.geometry.rotations import rotate_inverse
 from tpsrl.sim.door import SceneInfo, SimState, Simulator
 
-GOAL_PREFIX = "TARGET_"
 START_PREFIX = "START_"
 """Entity of the place where an object lay at reset; there it may be put back."""
 
@@ -69,31 +67,6 @@ class Grounding:
     def goal(self, index: int) -> str:
         """Return the entity of the goal of target ``index``."""
         return GOAL_PREFIX + self.targets[index].label
-
-
-@cache
-def hab_domain() -> Domain:
-    """Return the domain of the Home Assistant Benchmark (``configs/planner/domain.yaml``)."""
-    return load_domain(_folder() / "domain.yaml")
-
-
-def scenarios() -> list[str]:
-    """Return the names of the scenarios that have a planning problem."""
-    return sorted(p.stem for p in _folder().glob("*.yaml") if p.stem != "domain")
-
-
-@cache
-def hab_problem(scenario: str) -> Problem:
-    """Return the benchmark's own problem of a scenario, not yet grounded in an episode.
-
-    Raises:
-        UserError: the scenario has no planning problem.
-    """
-    if scenario not in scenarios():
-        raise UserError(
-            f"scenario '{scenario}' has no planning problem{nearest(scenario, scenarios())}"
-        )
-    return load_problem(_folder() / f"{scenario}.yaml", hab_domain())
 
 
 def without_navigation(problem: Problem) -> Problem:
@@ -172,7 +145,7 @@ def inside(
     else:
         origin = np.asarray(state.link_pos[env_id, marker.joint])
         quat = np.asarray(state.link_quat[env_id, marker.joint])
-    local = _rotate_inverse(np.asarray(quat), position - np.asarray(origin))
+    local = rotate_inverse(np.asarray(quat), position - np.asarray(origin))
     return bool(np.all(local >= box[0]) and np.all(local <= box[1]))
 
 
@@ -206,13 +179,3 @@ def _markers(sim: Simulator) -> dict[str, MarkerInfo]:
             short: Literal["cab", "fridge"] = "cab" if kind == "cab_type" else "fridge"
             found[name] = MarkerInfo(name, short, index, joint, sim.joint_names[joint])
     return found
-
-
-def _rotate_inverse(quat: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    w, axis = quat[0], -quat[1:]
-    turn = 2.0 * np.cross(axis, vector)
-    return vector + w * turn + np.cross(axis, turn)
-
-
-def _folder() -> Path:
-    return CONFIGS / "planner"

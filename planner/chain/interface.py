@@ -67,7 +67,7 @@ class Agent(Protocol):
         """Say what has been done so far."""
 
 
-class Task(Protocol):
+class EpisodeMeasure(Protocol):
     """How well an episode is solved; evaluated on simulator state, never by the agent."""
 
     def stages(self, sim: Simulator, env_id: int) -> dict[str, bool]:

@@ -12,10 +12,11 @@ from planner.chain.catalog import (
     describe,
     policies_of,
 )
-from planner.chain.grounding import hab_problem, without_navigation
-from planner.chain.interface import Agent, Task
+from planner.chain.grounding import without_navigation
+from planner.chain.interface import Agent, EpisodeMeasure
 from planner.chain.monolithic import MonolithicAgent
 from planner.chain.predicates import HabTask
+from planner.chain.problems import hab_problem
 from planner.chain.tpsrl import EXECUTORS, TpsrlAgent
 from skills.learned.factory import skill_factory
 from tpsrl.episodes.types import Episode
@@ -65,7 +66,7 @@ def skills_in_use(agent: str, scenario: str = "", weights: Path | None = None) -
     return describe(agent, policies_of(agent, scenario, weights))
 
 
-def make_task(episode: Episode, scenario: str = "") -> Task:
+def make_task(episode: Episode, scenario: str = "") -> EpisodeMeasure:
     """Return the measure of an episode: the scenario's stages and goal.
 
     Args:

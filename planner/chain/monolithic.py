@@ -7,9 +7,9 @@ import numpy as np
 from planner import Atom
 from planner.chain.executors import judge
 from planner.chain.interface import AgentReport, SkillRecord
-from planner.chain.predicates import World
+from planner.chain.predicates import SymbolicWorld
 from skills.interface import SkillCall
-from skills.learned.cards import Policy
+from skills.learned.cards import PolicyFiles
 from skills.learned.skill import LearnedSkill
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -31,9 +31,9 @@ class MonolithicAgent:
 
     name = "monolithic"
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: PolicyFiles) -> None:
         self._skill = LearnedSkill.load(policy)
-        self._world: World | None = None
+        self._world: SymbolicWorld | None = None
         self._report = AgentReport()
         self._running: SkillRecord | None = None
         self._next = 0
@@ -41,7 +41,7 @@ class MonolithicAgent:
 
     def reset(self, sim: Simulator, env_id: int, episode: Episode, seed: int) -> None:
         """Begin an episode that the simulator has just been reset to."""
-        self._world = World(sim, env_id)
+        self._world = SymbolicWorld(sim, env_id)
         labels = [target.label for target in episode.targets]
         self._report = AgentReport(plan=[f"rearrange({label})" for label in labels])
         self._running, self._next, self._seed = None, 0, seed

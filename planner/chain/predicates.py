@@ -1,7 +1,4 @@
-"""Predicates of the planning domain, evaluated on simulator state; the benchmark's success.
-
-Tolerances are those of habitat-lab's ``replica_cad.yaml`` and ``pddl_defined_predicates.py``.
-"""
+"""Predicates of the planning domain, evaluated on simulator state; the benchmark's success."""
 
 from __future__ import annotations
 
@@ -14,24 +11,16 @@ from planner.chain.grounding import (
     START_PREFIX,
     Grounding,
     ground_episode,
-    hab_problem,
     inside,
     rename,
 )
+from planner.chain.problems import hab_problem
+from skills.tasks.tolerances import CLOSED, OBJECT_AT, OPENED, ROBOT_AT
 from tpsrl.errors import UserError, nearest
 from tpsrl.sim.door import Simulator
 
-OBJECT_AT = 0.3
-"""An object nearer than this to its goal is at it, m."""
-ROBOT_AT = 2.0
-"""A robot nearer than this in the plane is at an entity, m."""
-OPENED = {"cab": 0.45 - 0.1, "fridge": 1.22 - 0.15}
-"""A container is open beyond this joint position, m (drawer) or rad (fridge)."""
-CLOSED = 0.15
-"""A container is closed below this absolute joint position, m or rad."""
 
-
-class World:
+class SymbolicWorld:
     """The present of one world as atoms.
 
     Args:
@@ -176,7 +165,7 @@ class World:
 
 
 def present_problem(
-    base: Problem, world: World, *, at: str | None = None, put_back: int | None = None
+    base: Problem, world: SymbolicWorld, *, at: str | None = None, put_back: int | None = None
 ) -> Problem:
     """Return ``base`` with the present world as its start state.
 
@@ -225,9 +214,9 @@ class HabTask:
         problem, world = self._ground(sim, env_id)
         return all(world.holds(a) for a in problem.goal)
 
-    def _ground(self, sim: Simulator, env_id: int) -> tuple[Problem, World]:
+    def _ground(self, sim: Simulator, env_id: int) -> tuple[Problem, SymbolicWorld]:
         episode = sim.episode(env_id)
         if self._cache is None or self._cache[0] is not episode:
             base = self._problem or hab_problem(episode.scenario)
             self._cache = (episode, rename(base, episode), ground_episode(sim, env_id))
-        return self._cache[1], World(sim, env_id, self._cache[2])
+        return self._cache[1], SymbolicWorld(sim, env_id, self._cache[2])

@@ -10,10 +10,11 @@ import numpy as np
 from planner import Problem
 from planner.chain.calls import Step, TpsrlOptions
 from planner.chain.executors import Executor, HabExecutor, ReplanExecutor
-from planner.chain.grounding import hab_problem, rename
+from planner.chain.grounding import rename
 from planner.chain.interface import AgentReport, SkillRecord
-from planner.chain.predicates import World
-from skills.interface import Skill, SkillCall, SkillName, SkillStatus
+from planner.chain.predicates import SymbolicWorld
+from planner.chain.problems import hab_problem
+from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
 from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
@@ -72,7 +73,7 @@ class TpsrlAgent:
         self._report = AgentReport(extra={"executor": self.executor})
         self._running, self._stopped = None, False
         self._seed, self._runs = seed, 0
-        world = World(sim, env_id)
+        world = SymbolicWorld(sim, env_id)
         self._executor = EXECUTORS[self.executor](problem, world, self._report, self._options)
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray | None:
@@ -114,7 +115,7 @@ class TpsrlAgent:
         skill.reset(sim, env_id, step.call, int(seed))
         name = "release" if step.release else step.call.skill
         record = SkillRecord(skill=name, action=step.text)
-        if name not in ("reset_arm", "wait", "release"):
+        if name not in (*HELPERS, "release"):
             record.policy = "scripted" if skill.privileged else "learned"
         self._report.skills.append(record)
         self._running = (step, record, skill)

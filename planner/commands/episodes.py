@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.config import load
+from tpsrl import options
 from tpsrl.errors import UserError
 from tpsrl.generation.rules import SPLIT_LAYOUTS, load_scenario, with_clutter
+from ver_trainer.options import load
 
 HELP = """Generate rearrangement episodes and check each of them in the physics engine.
 Interrupted work goes on where it stopped when the same command is run again."""
@@ -18,20 +19,7 @@ Interrupted work goes on where it stopped when the same command is run again."""
 class EpisodesConfig:
     """What to generate."""
 
-    scenario: str = field(
-        default="tidy_house",
-        metadata={
-            "help": "what to rearrange",
-            "choices": [
-                "tidy_house",
-                "prepare_groceries",
-                "set_table",
-                "rearrange_easy",
-                "in_drawer",
-                "in_fridge",
-            ],
-        },
-    )
+    scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
     split: str = field(
         default="val",
         metadata={"help": "whose layouts to use", "choices": list(SPLIT_LAYOUTS)},

@@ -9,10 +9,16 @@ from rich.console import Console
 from rich.table import Table
 
 from planner import Plan, PlannerError, Problem, find_plan
-from tpsrl.config import load
+from planner.chain.grounding import rename
+from planner.chain.predicates import SymbolicWorld, present_problem
+from planner.chain.problems import hab_problem
+from tpsrl import options
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
+from tpsrl.provide import load_scenario_episodes, pick_episode
+from tpsrl.sim.mujoco.engine import MujocoSimulator
+from ver_trainer.options import load
 
 HELP = """Plan one episode with the task planner and show the plan.
 
@@ -28,17 +34,9 @@ WIDE = 120
 class PlanConfig:
     """Keys of ``tpsrl plan``."""
 
-    scenario: str = field(
-        default="tidy_house",
-        metadata={
-            "help": "what to rearrange",
-            "choices": ["tidy_house", "prepare_groceries", "set_table", "rearrange_easy"],
-        },
-    )
+    scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
     episode: int = field(default=0, metadata={"help": "index in the file, from 0", "min": 0})
-    split: str = field(
-        default="val", metadata={"help": "shipped set", "choices": ["train", "val", "test"]}
-    )
+    split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(
         default=None, metadata={"help": "episode file to take instead of a shipped set"}
     )
@@ -59,7 +57,11 @@ def run(overrides: list[str]) -> int:
     config = load(PlanConfig, overrides)
     if config.out is not None and config.out.suffix not in PICTURES:
         raise UserError(f"out={config.out} must end in {', '.join(PICTURES)}")
-    episode = _episode(config)
+    hab_problem(config.scenario)
+    episodes = load_scenario_episodes(
+        config.scenario, config.split, config.data, least=config.episode + 1
+    )
+    episode = pick_episode(episodes, config.episode)
     problem = _problem(config, episode)
     console = Console()
     if config.pddl is not None:
@@ -85,31 +87,11 @@ def run(overrides: list[str]) -> int:
     return 0
 
 
-def _episode(config: PlanConfig) -> Episode:
-    if config.data is None:
-        from tpsrl.episodes.shipped import load_shipped
-
-        loaded = load_shipped(config.scenario, config.split)
-        where = f"the shipped {config.split} set of {config.scenario}"
-    else:
-        from tpsrl.episodes.habitat_json import load_episodes
-
-        loaded, where = load_episodes(config.data), str(config.data)
-    count = len(loaded.episodes)
-    if config.episode >= count:
-        raise UserError(f"episode={config.episode}: {where} has {count} episodes, from 0 on")
-    return loaded.episodes[config.episode]
-
-
 def _problem(config: PlanConfig, episode: Episode) -> Problem:
-    from planner.chain.grounding import hab_problem, rename
-    from planner.chain.predicates import World, present_problem
-    from tpsrl.sim.mujoco.engine import MujocoSimulator
-
     base = rename(hab_problem(config.scenario), episode)
     with MujocoSimulator(depth=None) as sim:
         sim.reset([episode], [config.seed])
-        return present_problem(base, World(sim, 0))
+        return present_problem(base, SymbolicWorld(sim, 0))
 
 
 def _table(plan: Plan, episode: Episode, wide: bool) -> Table:

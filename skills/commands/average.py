@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpsrl.config import load
 from tpsrl.errors import UserError
+from ver_trainer.export import average_policies, save_policy
+from ver_trainer.options import load, option
 
 HELP = """Write the policy whose weights are the mean of those of several.
 
@@ -21,7 +22,7 @@ class AverageConfig:
     """Keys of ``tpsrl average``."""
 
     weights: list[Path] = field(metadata={"help": "files, checkpoints or runs, two or more"})
-    out: Path = field(default=Path("mean.safetensors"), metadata={"help": "file to write"})
+    out: Path = option(Path("mean.safetensors"), "file to write")
 
 
 CONFIG = AverageConfig
@@ -32,12 +33,6 @@ def run(overrides: list[str]) -> int:
     config = load(AverageConfig, overrides)
     if config.out.suffix != ".safetensors":
         raise UserError(f"out={config.out} must end in .safetensors")
-    from ver_trainer.errors import TrainerError
-    from ver_trainer.export import average_policies, save_policy
-
-    try:
-        save_policy(average_policies(config.weights), config.out)
-    except TrainerError as error:
-        raise UserError(str(error)) from error
+    save_policy(average_policies(config.weights), config.out)
     print(config.out)
     return 0

@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from skills.book import placed, row_of
+from skills.learned.cards import (
+    Card,
+    check_special,
+    digests,
+    policy_name,
+    read_card,
+    weights_path,
+    write_card,
+)
+from skills.learned.inference import read_weights
 from skills.tasks.places import KINDS
-from tpsrl.config import load
 from tpsrl.errors import UserError
-
-if TYPE_CHECKING:
-    from skills.learned.cards import Card
+from tpsrl.files import write_atomically
+from ver_trainer.checkpoint import resolve_weights
+from ver_trainer.options import load, option
 
 HELP = """Put the policy of a run into a folder of skills, with its card.
 
@@ -37,11 +47,8 @@ class ExportConfig:
     result: Path = field(
         metadata={"help": "result folder of 'tpsrl eval skill=...' of this policy"}
     )
-    place: str | None = field(
-        default=None,
-        metadata={"help": "kind of place that it acts in; null: all", "choices": list(KINDS)},
-    )
-    out: Path = field(default=Path("skills/learned/weights"), metadata={"help": "folder of skills"})
+    place: str | None = option(None, "kind of place that it acts in; null: all", choices=KINDS)
+    out: Path = option(Path("skills/learned/weights"), "folder of skills")
 
 
 CONFIG = ExportConfig
@@ -50,10 +57,6 @@ CONFIG = ExportConfig
 def run(overrides: list[str]) -> int:
     """Write the weights and the card."""
     config = load(ExportConfig, overrides)
-    from skills.learned.cards import Card, policy_name, weights_path, write_card
-    from skills.learned.inference import read_weights
-    from tpsrl.files import write_atomically
-
     source = _weights(config.run)
     _, header = read_weights(source)
     summary = _json(config.result / "summary.json")
@@ -82,8 +85,6 @@ def _check_measured(
     config: ExportConfig, name: str, described: dict[str, Any], source: Path
 ) -> None:
     """Refuse a result of other weights or of another skill."""
-    from skills.learned.cards import digests
-
     files = described.get("weights_files", {name: described.get("weights_sha256")})
     if files.get(name) != digests({name: source})[name]:
         raise UserError(f"{config.result} measured other weights than {source}; measure these.")
@@ -93,10 +94,9 @@ def _check_measured(
 
 def _check_place(config: ExportConfig, card: Card, path: Path) -> None:
     """Refuse a policy for a kind of place that would not fit its folder."""
-    from skills.learned.cards import PLACED, check_special, read_card, weights_path
-
-    if config.skill not in PLACED:
-        raise UserError(f"skill={config.skill} has no place; place= is for {' and '.join(PLACED)}.")
+    if not row_of(config.skill).placed:
+        known = " and ".join(placed())
+        raise UserError(f"skill={config.skill} has no place; place= is for {known}.")
     if not weights_path(config.out, config.skill).exists():
         raise UserError(
             f"{config.out} has no general policy of '{config.skill}', which acts in all other"
@@ -110,13 +110,7 @@ def _check_place(config: ExportConfig, card: Card, path: Path) -> None:
 def _weights(run: Path) -> Path:
     if (run / "policy.safetensors").exists():
         return run / "policy.safetensors"
-    from ver_trainer.checkpoint import resolve_weights
-    from ver_trainer.errors import TrainerError
-
-    try:
-        return resolve_weights(run)
-    except TrainerError as error:
-        raise UserError(str(error)) from error
+    return resolve_weights(run)
 
 
 def _training(run: Path) -> dict[str, Any]:

@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-from tpsrl.errors import UserError
-from ver_trainer.config import TrainConfig, load_config
-from ver_trainer.errors import TrainerError
+from skills import training
+from ver_trainer.config import TrainConfig
 
-CONFIG = TrainConfig
+CONFIG = (training.SkillTraining, TrainConfig)
 
-HELP = """tpsrl train [config=FILE.yaml] key=value ...
-
-Trains a policy with VER. The same command again continues the run in `out`.
+HELP = """Trains a policy with VER. The same command again continues the run in `out`.
 
   tpsrl train skill=pick env_args.episodes=train.json.gz out=runs/pick
   tpsrl train skill=pick pretrain=scripted imitate.episodes=400 env_args.episodes=train.json.gz
-
   tpsrl train env=CartPole-v1 scheme=ver total_steps=200000 out=runs/cartpole
-  tpsrl train config=configs/train/laptop.yaml env=package.module:Name-v0 out=runs/mine
+  tpsrl train config=laptop env=package.module:Name-v0 out=runs/mine
 
-  skill        navigate, pick, place, open_cab, close_cab, open_fridge, close_fridge, pointnav,
-               flee or explore; config=laptop (default) or paper; see docs/training_skills.md
-  pretrain     scripted: demonstrations, cloning and DAgger first; imitate.* are its keys;
-               finetune=false ends there
-  env          Gymnasium id; 'package.module:Name-v0' imports the module that registers it
-  scheme       ver, nover, ddppo, htsrl or async
-  collector    workers (processes) or inline (deterministic, resumes bit for bit)
-  seed, total_steps, out, device, pretrained, resume
-  collect.*, net.*, ppo.*, optim.*, log.*   see docs/trainer.md
-"""
+config= reads a YAML file of the keys below, or one that ships: with skill= laptop (the default),
+paper and others of configs/skills, otherwise one of configs/train. It may be repeated, and a file
+may name the one that it changes (base: FILE). pretrain=scripted makes demonstrations, cloning and
+DAgger first. docs/trainer.md and docs/training_skills.md say more."""
 
 
 def run(overrides: list[str]) -> int:
     """Trains; returns 0 when done, 128 + the signal's number when a signal stopped the run."""
-    try:
-        if any(word.startswith("skill=") for word in overrides):
-            from skills.training import train_skill
-
-            result = train_skill(overrides)
-        else:
-            config = load_config(overrides)
-            from ver_trainer.runner import train
-
-            result = train(config)
-    except TrainerError as error:
-        raise UserError(str(error)) from error
+    result = training.run(overrides)
     if result is None:
         return 0
     if result.signal:

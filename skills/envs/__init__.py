@@ -7,30 +7,22 @@ from __future__ import annotations
 
 import gymnasium
 
-NAMES = {
-    "navigate": "Navigate",
-    "pick": "Pick",
-    "place": "Place",
-    "open_cab": "OpenCabinet",
-    "close_cab": "CloseCabinet",
-    "open_fridge": "OpenFridge",
-    "close_fridge": "CloseFridge",
-    "rearrange_easy": "RearrangeEasy",
-    "pointnav": "PointNav",
-    "flee": "Flee",
-    "explore": "Explore",
-}
-"""Skill -> name of its environment."""
+import ver_trainer.envs  # noqa: F401 - plain warnings
+from skills.book import BOOK, row_of
 
 
 def env_id(skill: str) -> str:
-    """Return the Gymnasium id of a skill, e.g. ``"tpsrl/Pick-v0"``."""
-    return f"tpsrl/{NAMES[skill]}-v0"
+    """Return the Gymnasium id of a skill, e.g. ``"tpsrl/Pick-v0"``.
+
+    Raises:
+        UserError: unknown skill.
+    """
+    return f"tpsrl/{row_of(skill).environment}-v0"
 
 
 def register() -> None:
-    """Register all environments; those already registered are left alone."""
-    for skill in NAMES:
+    """Register an environment for every skill in the book; those that have one are left alone."""
+    for skill in BOOK:
         if env_id(skill) not in gymnasium.registry:
             gymnasium.register(
                 env_id(skill),

@@ -9,8 +9,8 @@ import numpy as np
 
 from skills.envs.single import SkillEnv
 from skills.interface import Skill, SkillName
-from skills.tasks.navigate import PointNavTask
-from skills.tasks.roam import ExploreProgress, ExploreTask
+from skills.tasks.roam import RoamTask
+from tpsrl.geometry.rotations import wrap
 from tpsrl.robot import fetch
 from tpsrl.sim.door import DistanceField
 
@@ -56,7 +56,7 @@ class SkillAgent(EnvAgent):
 
     Args:
         env: environment of one of the seven skills.
-        make: returns the policy of a skill, e.g. ``skills.programs.make_skill``.
+        make: returns the policy of a skill, e.g. ``skills.book.make_skill``.
     """
 
     def __init__(self, env: SkillEnv, make: Callable[[SkillName], Skill]) -> None:
@@ -81,16 +81,25 @@ class SkillAgent(EnvAgent):
 
 
 class DrivingAgent(EnvAgent):
-    """PointNav, Flee and Explore with privileged knowledge of free space.
+    """PointNav, Flee and Explore with privileged knowledge of free space; stops at the end.
 
-    PointNav: the shortest path, then stop. Flee: to the farthest point. Explore: always to the
-    nearest cell that has not been visited.
+    Args:
+        env: environment of one of them.
+
+    Raises:
+        ValueError: it is of another skill.
     """
+
+    def __init__(self, env: SkillEnv) -> None:
+        super().__init__(env)
+        if not isinstance(env.worlds.task, RoamTask):
+            raise ValueError(f"nobody knows where to drive in '{env.skill}'; use SkillAgent.")
+        self._task = env.worlds.task
 
     def reset(self, seed: int) -> None:
         """See :meth:`EnvAgent.reset`."""
         self._navigation = self.env.sim.scene(0).navigation
-        self._blocked: list[np.ndarray] = []
+        self._been: list[np.ndarray] = []
         self._actions = self._drive()
 
     def act(self) -> np.ndarray:
@@ -101,17 +110,14 @@ class DrivingAgent(EnvAgent):
         return self.env.worlds.task.flat_action(wanted[None], stop)[0]
 
     def _drive(self) -> Iterator[np.ndarray]:
-        while (goal := self._next_goal()) is not None:
+        while (goal := self._next_point()) is not None:
             field = self._navigation.distance_field(goal[None])
-            if not np.isfinite(field.distance(self._base()[:2])):
-                self._blocked.append(goal)
+            if np.isfinite(field.distance(self._base()[:2])):
+                yield from self._follow(field, goal)
+            else:
                 yield np.zeros(10)
-                continue
-            yield from self._follow(field, goal)
             # Never twice the same goal: the base may stop just short of the cell.
-            self._blocked.append(goal)
-            if not isinstance(self.env.worlds.task, ExploreTask):
-                return
+            self._been.append(goal)
 
     def _follow(self, field: DistanceField, goal: np.ndarray) -> Iterator[np.ndarray]:
         """Turn towards the path and drive along it until the goal is near."""
@@ -120,7 +126,7 @@ class DrivingAgent(EnvAgent):
             if np.linalg.norm(goal - here[:2]) < _ARRIVED:
                 return
             gap = field.descend(here[:2], _LOOKAHEAD) - here[:2]
-            error = (np.arctan2(gap[1], gap[0]) - here[2] + np.pi) % (2 * np.pi) - np.pi
+            error = wrap(np.arctan2(gap[1], gap[0]) - here[2])
             action = np.zeros(10)
             if abs(error) < 0.1:
                 action[8] = min(float(np.hypot(*gap)) / fetch.BASE_DELTA_LINEAR, 1.0)
@@ -130,27 +136,7 @@ class DrivingAgent(EnvAgent):
     def _base(self) -> np.ndarray:
         return np.asarray(self.env.sim.state().base_pose)[0]
 
-    def _next_goal(self) -> np.ndarray | None:
+    def _next_point(self) -> np.ndarray | None:
         worlds = self.env.worlds
-        assert worlds.view is not None
-        here = self._base()
-        if isinstance(worlds.task, PointNavTask):
-            return np.asarray(worlds.view.goal.position)[0, :2]
-        points = worlds.free_points(0)
-        distance = self._navigation.distance_field(here[None, :2]).distance(points)
-        if not isinstance(worlds.task, ExploreTask):
-            best = int(np.argmax(np.where(np.isfinite(distance), distance, -1.0)))
-            return points[best]
-        distance = np.where(self._visited(points, worlds.task), np.inf, distance)
-        for spot in self._blocked:
-            distance[np.linalg.norm(points - spot, axis=1) < 2 * _ARRIVED] = np.inf
-        best = int(np.argmin(distance))
-        return points[best] if np.isfinite(distance[best]) else None
-
-    def _visited(self, points: np.ndarray, task: ExploreTask) -> np.ndarray:
-        worlds = self.env.worlds
-        assert worlds.view is not None and isinstance(worlds.progress, ExploreProgress)
-        start = np.asarray(worlds.view.goal.start_pose)[0, :2]
-        cells = np.round((points - start) / task.cell).astype(int) + task.grid // 2
-        cells = np.clip(cells, 0, task.grid - 1)
-        return np.asarray(worlds.progress.visited)[0][cells[:, 0], cells[:, 1]]
+        assert worlds.view is not None and worlds.progress is not None
+        return self._task.next_point(worlds.view, worlds.progress, self._navigation, self._been)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from skills.book import Actions, Contract, make_task, placed, row_of
 from skills.envs.worlds import SkillWorlds
 from skills.tasks.base import Task
-from skills.tasks.catalog import Actions, Contract, make_task
 from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import KINDS
-from skills.tasks.sensors import DEPTH, SIZES
+from skills.tasks.sensors import DEPTH, SENSORS
 from tpsrl.engines import make_simulator, object_pool
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
 from tpsrl.habitat.scenes import Scenes, choose_scenes
+from tpsrl.provide import find_episodes
 from tpsrl.sim.door import Simulator
 
 
@@ -35,7 +35,7 @@ class EnvConfig:
         contract: ``"fixed"``, or ``"parity"`` with the quirks of habitat-lab.
         episodes: episode file, or several whose episodes are drawn alike; ``None`` takes the set
             that ships for the skill's scenario, or with ``path`` the one found there.
-        split: of the shipped set: ``"train"``, ``"val"`` or ``"test"``.
+        split: of the shipped set, or of one made on this machine: ``"train"``, ``"val"``, ...
         start: ``"generated"``, or ``"handoff"`` from the file ``handoff``.
         handoff: file or files of start states (:mod:`skills.tasks.handoff`).
         handoff_fraction: share of the episodes that begin at hand-off starts.
@@ -43,7 +43,8 @@ class EnvConfig:
         places: kinds of places (``open``, ``cabinet``, ``drawer``) that Pick takes from or Place
             sets down in, all if empty: ``["cabinet"]`` is the fridge.
         sensors: observations instead of the contract's.
-        options: fields of the task to override, e.g. ``{"horizon": 500}``.
+        options: fields of the task to override, e.g. ``{"horizon": 500}`` or
+            ``{"scenario": "FILE.yaml"}``.
         sim: engine, one of ``tpsrl.engines.ENGINES``.
         path: Habitat scene dataset or data folder to play in, ``None`` for tpsrl's own apartments.
         gpu: ``sim="habitat"``: which one renders, -1 for software.
@@ -78,16 +79,10 @@ class EnvConfig:
             options["sensors"] = tuple(self.sensors)
         task = make_task(skill, contract=self.contract, actions=self.actions, options=options)
         for name in task.sensors:
-            if name != DEPTH and name not in SIZES:
-                raise UserError(f"unknown sensor '{name}'{nearest(name, [*SIZES, DEPTH])}")
+            if name != DEPTH and name not in SENSORS:
+                raise UserError(f"unknown sensor '{name}'{nearest(name, [*SENSORS, DEPTH])}")
         if self.depth is None:
-            kept = tuple(name for name in task.sensors if name != DEPTH)
-            task = make_task(
-                skill,
-                contract=self.contract,
-                actions=self.actions,
-                options={**options, "sensors": kept},
-            )
+            task = replace(task, sensors=tuple(name for name in task.sensors if name != DEPTH))
         return task
 
     def worlds(self, skill: str, num_envs: int, sim: Simulator | None = None) -> SkillWorlds:
@@ -139,14 +134,15 @@ class EnvConfig:
         for kind in wanted:
             if kind not in KINDS:
                 raise UserError(f"places has no kind '{kind}'{nearest(kind, KINDS)}")
-        if wanted and skill not in ("pick", "place"):
-            raise UserError(f"places= chooses starts of pick and place, not of '{skill}'.")
+        if wanted and not row_of(skill).placed:
+            known = " and ".join(placed())
+            raise UserError(f"places= chooses starts of {known}, not of '{skill}'.")
         return wanted
 
     def _episodes(self, scenario: str) -> tuple[Episode, ...]:
         files = self.episodes
         if files is None or isinstance(files, str | Path):
-            return _load(find_episodes(scenario, self.split, files))
+            return _load(Path(files) if files else find_episodes(scenario, self.split))
         return tuple(episode for file in files for episode in _load(Path(file)))
 
     def _scenes(self, scenario: str) -> Scenes | None:
@@ -180,31 +176,6 @@ class EnvConfig:
         return starts, float(self.handoff_fraction)
 
 
-def find_episodes(scenario: str, split: str, path: str | Path | None) -> Path:
-    """Return the episode file to use.
-
-    Raises:
-        UserError: nothing ships for this split.
-    """
-    if path is not None:
-        return Path(path)
-    from tpsrl import episodes
-
-    folder = Path(next(iter(episodes.__path__))) / "data"
-    wanted = folder / f"{scenario}_{split}.json.gz"
-    if wanted.exists():
-        return wanted
-    substitute = folder / f"{scenario}_val.json.gz"
-    hint = f"'tpsrl episodes scenario={scenario} split={split}' makes more"
-    if split != "train" or not substitute.exists():
-        raise UserError(f"no {split} episodes of '{scenario}' ship with tpsrl; {hint}.")
-    gymnasium.logger.warn(
-        f"no train episodes of '{scenario}' ship with tpsrl, its val episodes are used: fine for"
-        f" a first look, not for training; {hint}, pass their file as episodes=FILE."
-    )
-    return substitute
-
-
 @lru_cache(maxsize=8)
 def _load(path: Path) -> tuple[Episode, ...]:
     from tpsrl.episodes.habitat_json import load_episodes
@@ -225,7 +196,7 @@ def observation_space(task: Task, depth: int | None) -> spaces.Dict:
         elif name == "is_holding":
             found[name] = spaces.Box(0.0, 1.0, (1,), np.float32)
         else:
-            found[name] = spaces.Box(-np.inf, np.inf, (SIZES[name],), np.float32)
+            found[name] = spaces.Box(-np.inf, np.inf, (SENSORS[name].size,), np.float32)
     return spaces.Dict(found)
 
 

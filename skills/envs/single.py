@@ -22,7 +22,7 @@ class SkillEnv(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
     repeats the episode whose ``info["seed"]`` was ``s``.
 
     Args:
-        skill: e.g. ``"pick"``; a key of ``skills.tasks.catalog.TASKS``.
+        skill: e.g. ``"pick"``; a key of :data:`skills.book.BOOK`.
         render_mode: ``"rgb_array"`` or ``None``.
         simulator: instead of an engine of its own; it then stays open on ``close``.
         config: fields of :class:`~skills.envs.config.EnvConfig`.

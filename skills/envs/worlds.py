@@ -12,13 +12,11 @@ from array_api_compat import array_namespace, device
 from skills.envs.distances import distance_source
 from skills.interface import SkillCall
 from skills.tasks.base import Progress, Task
-from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import HandoffStart, apply_start
-from skills.tasks.motion import base_motion
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
-from skills.tasks.sensors import DEPTH, MOTION, observe
-from skills.tasks.starts import NoStartError, Spawn, draw_start, free_points
+from skills.tasks.sensors import DEPTH, MOTION, motion_between, observe
+from skills.tasks.starts import NoStartError, Spawn
 from skills.tasks.state import GoalRow, Outcome, View, stack_goals
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -54,7 +52,7 @@ class SkillWorlds:
         task: the skill's contract.
         sim: the simulator.
         episodes: drawn uniformly.
-        spawn: see :func:`skills.tasks.starts.draw_start`.
+        spawn: see :data:`skills.tasks.starts.Spawn`.
         starts: hand-off starts of this skill.
         handoff_fraction: probability that an episode begins at one of ``starts``.
         places: kinds of places (``skills.tasks.places.KINDS``) that Pick and Place are about; all
@@ -113,7 +111,7 @@ class SkillWorlds:
         before = self.view.state.base_pose + 0.0 if moves else None  # engines may reuse the array
         self.sim.step(robot)
         after = self.sim.state().base_pose
-        self._look(None if before is None else base_motion(after, before), fresh=False)
+        self._look(None if before is None else motion_between(before, after), fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
         return outcome
 
@@ -127,11 +125,7 @@ class SkillWorlds:
 
     def place_kind(self, env_id: int) -> str:
         """Return the kind of place that Pick takes from, or that Place sets down in."""
-        return kind_of(self._rows[env_id].carrier(self.task.name))
-
-    def free_points(self, env_id: int) -> np.ndarray:
-        """Return (k, 2) navigable points all over the apartment, 0.1 m apart."""
-        return free_points(self.sim.scene(env_id).navigation)
+        return kind_of(self.task.carrier(self._rows[env_id]))
 
     def _still(self, pose: Array, begun: Array) -> Array | None:
         """Return the motion of the last step, none in the worlds that have just begun."""
@@ -166,7 +160,7 @@ class SkillWorlds:
             except NoStartError as error:
                 reason = str(error)
                 continue
-            kind = kind_of(goal.carrier(self.task.name))
+            kind = kind_of(self.task.carrier(goal))
             if self.places and kind not in self.places:
                 reason = f"what '{self.task.name}' is about lies in a place of kind '{kind}'"
                 continue
@@ -182,7 +176,7 @@ class SkillWorlds:
         episode = self.episodes[int(rng.integers(len(self.episodes)))]
         drawn = int(rng.integers(2**31))
         try:
-            begun = draw_start(self.task, self.sim, env_id, episode, drawn, self.spawn)
+            begun = self.task.draw_start(self.sim, env_id, episode, drawn, self.spawn)
         except NoStartError as error:
             raise NoStartError(f"{error} (episode '{episode.episode_id}')") from None
         return Origin(episode.episode_id, episode.layout, seed, begun.call), begun.goal
@@ -194,7 +188,7 @@ class SkillWorlds:
         start = self.starts[int(rng.integers(len(self.starts)))]
         apply_start(self.sim, env_id, start, seed)
         origin = Origin(start.episode.episode_id, start.episode.layout, seed, start.call)
-        return origin, goal_for_call(self.task, self.sim, env_id, start.call)
+        return origin, self.task.goal_for(self.sim, env_id, start.call)
 
 
 def check_options(options: Mapping[str, Any] | None, known: Sequence[str]) -> Mapping[str, Any]:

@@ -14,15 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from skills.book import chained, row_of
 from skills.tasks.places import KINDS
 from tpsrl.errors import UserError
 
-IMITABLE = ("navigate", "pick", "place", "open_cab", "close_cab", "open_fridge", "close_fridge")
-"""Skills that a plan calls and that can be learned."""
-IMITABLE_TASKS = (*IMITABLE, "rearrange_easy")
-"""All that a scripted skill can demonstrate."""
-PLACED = ("pick", "place")
-"""Skills that may have further policies for kinds of places."""
 SHIPPED = Path(__file__).parent / "weights"
 """Weights that come with the project."""
 _FACTS = ("skill", "depth", "actions", "contract")
@@ -50,7 +45,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Policy:
+class PolicyFiles:
     """A card and the weights that it is about.
 
     Attributes:
@@ -61,7 +56,7 @@ class Policy:
 
     path: Path
     card: Card
-    special: Mapping[str, Policy] = field(default_factory=dict)
+    special: Mapping[str, PolicyFiles] = field(default_factory=dict)
 
     @property
     def files(self) -> dict[str, Path]:
@@ -81,7 +76,7 @@ def weights_path(folder: Path, skill: str, place: str | None = None) -> Path:
 
 def special_places(folder: Path, skill: str) -> tuple[str, ...]:
     """Return the kinds of places for which a folder has further weights of a skill."""
-    found = KINDS if skill in PLACED else ()
+    found = KINDS if row_of(skill).placed else ()
     return tuple(kind for kind in found if weights_path(folder, skill, kind).exists())
 
 
@@ -97,16 +92,7 @@ def identity(digests: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
-def learned_skills(folder: str | Path | None = None) -> dict[str, Card]:
-    """Return the cards of a folder's general policies (``None``: those shipped), by skill.
-
-    Raises:
-        UserError: the folder is missing, or weights have no card or a damaged one.
-    """
-    return {skill: policy.card for skill, policy in policies_in(folder).items()}
-
-
-def policies_in(folder: str | Path | None = None) -> dict[str, Policy]:
+def policies_in(folder: str | Path | None = None) -> dict[str, PolicyFiles]:
     """Return the policies of a folder (``None``: those shipped), by skill.
 
     Raises:
@@ -118,13 +104,13 @@ def policies_in(folder: str | Path | None = None) -> dict[str, Policy]:
         raise UserError(f"weights={folder}: no such folder; 'tpsrl train skill=...' makes weights.")
     here = [
         skill
-        for skill in IMITABLE
+        for skill in chained()
         if weights_path(found, skill).exists() or special_places(found, skill)
     ]
     return {skill: policy_of(found, skill) for skill in here}
 
 
-def policy_of(folder: Path, skill: str) -> Policy:
+def policy_of(folder: Path, skill: str) -> PolicyFiles:
     """Return one policy of a folder, with those for kinds of places.
 
     Raises:
@@ -146,9 +132,9 @@ def policy_of(folder: Path, skill: str) -> Policy:
     special = {}
     for kind in kinds:
         own = folder / f"{policy_name(skill, kind)}.json"
-        special[kind] = Policy(weights_path(folder, skill, kind), read_card(own))
+        special[kind] = PolicyFiles(weights_path(folder, skill, kind), read_card(own))
         check_special(own, special[kind].card, kind, skill, card)
-    return Policy(path, card, special)
+    return PolicyFiles(path, card, special)
 
 
 def check_special(path: Path, card: Card, place: str, skill: str, general: Card) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from skills.book import make_skill
 from skills.interface import Skill, SkillName
-from skills.learned.cards import Policy
+from skills.learned.cards import PolicyFiles
 from skills.learned.skill import LearnedSkill
-from skills.programs import make_skill
 
 
-def skill_factory(policies: Mapping[str, Policy]) -> Callable[[SkillName], Skill]:
+def skill_factory(policies: Mapping[str, PolicyFiles]) -> Callable[[SkillName], Skill]:
     """Return a function that makes a skill by name.
 
     Args:

@@ -11,31 +11,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from skills.interface import Skill, SkillCall, SkillName, SkillStatus
-from skills.learned.cards import Card, Policy
+from skills.book import Actions, Contract, make_task
+from skills.interface import Skill, SkillCall, SkillStatus
+from skills.learned.cards import Card, PolicyFiles
 from skills.learned.inference import NumpyPolicy
-from skills.tasks.articulated import ArticulatedTask
 from skills.tasks.base import Task
-from skills.tasks.catalog import Actions, Contract, make_task
-from skills.tasks.goals import goal_for_call
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
 from skills.tasks.sensors import DEPTH, observe
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
 from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
-
-STOP_DISTANCE = 2.0
-"""Farthest base from the goal at which navigation's stop counts, m."""
-REST_THRESHOLD = 0.15
-"""Farthest end effector from its resting position at the end of a manipulation, m."""
-START_RADIUS = 0.3
-"""How far from where it began the end effector must have been before Open and Close end, m."""
-HANDLE_MOVED = 0.1
-"""Or how far the handle must have come: some policies work nearer to where they begin, m."""
-
-_OWN_STOP = ("navigate", "rearrange_easy")
-"""Skills that end by their own stop action."""
 
 
 class LearnedSkill(Skill):
@@ -57,13 +43,13 @@ class LearnedSkill(Skill):
     def __init__(
         self, card: Card, policy: NumpyPolicy, special: Mapping[str, NumpyPolicy] | None = None
     ) -> None:
-        self.name: SkillName = card.skill  # type: ignore[assignment]
+        self.name = card.skill
         self._card, self._general = card, (policy, _task_of(card, policy))
         self._special = {k: (p, _task_of(card, p)) for k, p in (special or {}).items()}
         self._policy, self.task = self._general
 
     @classmethod
-    def load(cls, policy: Policy) -> LearnedSkill:
+    def load(cls, policy: PolicyFiles) -> LearnedSkill:
         """Read a policy.
 
         Raises:
@@ -78,17 +64,18 @@ class LearnedSkill(Skill):
         Raises:
             UserError: the simulator has no depth picture of the policy's size.
         """
-        self._row = goal_for_call(self._general[1], sim, env_id, call)
-        kind = kind_of(self._row.carrier(self.name))
+        task = self._general[1]
+        self._row = task.goal_for(sim, env_id, call)
+        kind = kind_of(task.carrier(self._row))
         self._policy, self.task = self._special.get(kind, self._general)
         self._policy.reset()
-        self._stopped = self._left_start = False
-        self._first_rest = np.asarray(self._view(sim).resting)[env_id]
+        self._stopped = self._under_way = False
+        self._first_resting = self._view(sim).resting
         self._check_depth(sim)
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
         """See :meth:`Skill.act`."""
-        view = self._view(sim)
+        view = self._view(sim, scanned=True)
         if self._stopped:
             action = np.zeros(ACTION_DIM)
             action[ACTION_GRIP] = 1.0 if bool(view.holds[env_id]) else -1.0
@@ -98,30 +85,19 @@ class LearnedSkill(Skill):
             seen[DEPTH] = np.asarray(sim.depth())[env_id]
         flat = self._policy.step(seen).astype(np.float64)
         robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
-        if self.name in _OWN_STOP and bool(stop[env_id]):
-            near = float(view.heading[0][env_id]) <= STOP_DISTANCE
-            self._stopped = near or self.name != "navigate"
+        self._stopped = bool((stop & self.task.stop_counts(view))[env_id])
         return np.asarray(robot)[env_id]
 
     def status(self, sim: Simulator, env_id: int) -> SkillStatus:
         """See :meth:`Skill.status`; judged on what the robot observes."""
-        if self.name in _OWN_STOP:
-            return SkillStatus(done=self._stopped)
-        view = self._view(sim)
-        holds = bool(view.holds[env_id])
-        rested = float(view.rest_distance[env_id]) < REST_THRESHOLD
-        if self.name == "pick":
-            return SkillStatus(done=holds and rested)
-        if isinstance(self.task, ArticulatedTask):
-            gone = np.linalg.norm(np.asarray(view.resting)[env_id] - self._first_rest)
-            came = np.linalg.norm(np.asarray(view.marker_pos)[env_id] - self._row.position)
-            self._left_start |= bool(gone > START_RADIUS or came > HANDLE_MOVED)
-            return SkillStatus(done=not holds and rested and self._left_start)
-        return SkillStatus(done=not holds and rested)
+        view, task = self._view(sim), self.task
+        self._under_way |= bool(task.under_way(view, self._first_resting)[env_id])
+        sensed = self._under_way and bool(task.at_end(view)[env_id])
+        return SkillStatus(done=self._stopped or sensed)
 
-    def _view(self, sim: Simulator) -> View:
+    def _view(self, sim: Simulator, scanned: bool = False) -> View:
         state = sim.state()
-        scan = scan_for(self.task.sensors, sim, state.base_pose)
+        scan = scan_for(self.task.sensors, sim, state.base_pose) if scanned else None
         rows = stack_goals([self._row] * sim.num_envs, state.base_pose)
         return View(state, rows, scan=scan)
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from skills.motion.postures import arm_steps
-from skills.motion.view import View, look, unit, wrap
+from skills.motion.view import RobotView, look
+from tpsrl.geometry.rotations import unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_DIM, ACTION_GRIP, Simulator
 
@@ -27,14 +28,14 @@ class GiveUpError(Exception):
     """Raised inside a program when the skill cannot succeed; the message is the reason."""
 
 
-def still(view: View) -> np.ndarray:
+def still(view: RobotView) -> np.ndarray:
     """Return the action that moves nothing and keeps what is held."""
     action = np.zeros(ACTION_DIM)
     action[ACTION_GRIP] = 1.0 if view.holding else -1.0
     return action
 
 
-def arm_action(view: View, goal: np.ndarray, speed: float = 1.0) -> np.ndarray:
+def arm_action(view: RobotView, goal: np.ndarray, speed: float = 1.0) -> np.ndarray:
     """Return (7,) arm action that takes the motor targets straight towards ``goal``.
 
     The last joint turns the cup about itself. It turns without end and may have been wound up, so
@@ -94,10 +95,8 @@ def move(
     base: np.ndarray | None = None,
     grip: float | None = None,
     speed: float = 1.0,
-    arm_speed: float = 1.0,
     reverse: bool | None = None,
-    until: Callable[[View], bool] | None = None,
-    check: Callable[[View], None] | None = None,
+    until: Callable[[RobotView], bool] | None = None,
     insist: bool = True,
     limit: int = 250,
 ) -> Actions:
@@ -110,10 +109,8 @@ def move(
         base: (3,) goal pose, driven to in a straight line.
         grip: grip action; by default what is held is kept and nothing is grasped.
         speed: fraction of the base's largest speed.
-        arm_speed: fraction of the arm's largest speed.
         reverse: drive backwards.
         until: ends the motion early.
-        check: raises :class:`GiveUpError` to end the skill.
         insist: give up if the base is blocked; otherwise end there.
         limit: most steps.
 
@@ -123,8 +120,6 @@ def move(
     patience, stuck, last = _ARM_PATIENCE, 0, None
     for _ in range(limit):
         view = look(sim, env_id)
-        if check is not None:
-            check(view)
         if until is not None and until(view):
             return
         action = still(view)
@@ -132,7 +127,7 @@ def move(
             action[ACTION_GRIP] = grip
         arm_there = base_there = True
         if arm is not None:
-            action[ACTION_ARM] = arm_action(view, arm, arm_speed)
+            action[ACTION_ARM] = arm_action(view, arm)
             sent = bool(np.abs(arm - view.target).max() < 1e-3)
             patience -= sent
             arm_there = sent and (

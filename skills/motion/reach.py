@@ -15,7 +15,8 @@ import numpy as np
 
 from skills.motion.moves import GiveUpError
 from skills.motion.postures import PAN, arm_steps, rest_posture
-from skills.motion.view import View, WhatIf, open_parts, turn, unit, what_if, wrap
+from skills.motion.view import RobotView, WhatIf, open_parts, what_if
+from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import Navigation, Simulator
@@ -119,7 +120,7 @@ def free_space(sim: Simulator, env_id: int) -> Navigation:
 def plan_reach(
     sim: Simulator,
     env_id: int,
-    view: View,
+    view: RobotView,
     target: TipTarget,
     *,
     banned: Sequence[Reach] = (),
@@ -172,7 +173,7 @@ def plan_reach(
     return best
 
 
-def _postures(view: View, target: TipTarget) -> list[_Posture]:
+def _postures(view: RobotView, target: TipTarget) -> list[_Posture]:
     """Return the arm postures that put the cup at the target's height, with their cost."""
     found = []
     for pitch, extra in target.pitches.items():
@@ -208,7 +209,7 @@ def _planar_row(height: float, pitch: float) -> dict[float, np.ndarray]:
 
 def _candidates(
     navigation: Navigation,
-    view: View,
+    view: RobotView,
     target: TipTarget,
     postures: Sequence[_Posture],
     choice: _Choice,

@@ -1,4 +1,4 @@
-"""What a scripted skill reads from the simulator, one world at a time, and plane geometry."""
+"""What a scripted skill reads from the simulator, one world at a time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skills.tasks.places import link_pose, rotation_matrix
+from skills.tasks.places import link_pose
+from skills.tasks.tolerances import STANDS_OUT
+from tpsrl.geometry.rotations import rotation_matrix, to_base
 from tpsrl.robot.fetch import RESTING_POSITION
 from tpsrl.sim.door import Simulator
 
-CONTAINER_OPEN = 0.08
-"""A joint beyond this sticks out far enough to be in the base's way, m or rad."""
 _DOOR_THICKNESS = 0.06
 
 
 @dataclass(frozen=True)
-class View:
+class RobotView:
     """State of one world.
 
     Attributes:
@@ -56,10 +56,10 @@ class View:
         return float(np.linalg.norm(to_base(self.base, self.tip) - RESTING_POSITION))
 
 
-def look(sim: Simulator, env_id: int) -> View:
+def look(sim: Simulator, env_id: int) -> RobotView:
     """Return the present state of one world."""
     s = sim.state()
-    return View(
+    return RobotView(
         base=np.asarray(s.base_pose[env_id], dtype=np.float64),
         qpos=np.asarray(s.arm_qpos[env_id], dtype=np.float64),
         target=np.asarray(s.arm_target[env_id], dtype=np.float64),
@@ -74,33 +74,12 @@ def look(sim: Simulator, env_id: int) -> View:
     )
 
 
-def wrap(angle: float) -> float:
-    """Return the angle in [-pi, pi)."""
-    return float((angle + np.pi) % (2 * np.pi) - np.pi)
-
-
-def turn(angle: float) -> np.ndarray:
-    """Return the (2, 2) rotation by an angle."""
-    c, s = np.cos(angle), np.sin(angle)
-    return np.array([[c, -s], [s, c]])
-
-
-def unit(angle: float) -> np.ndarray:
-    """Return the (2,) direction at an angle."""
-    return np.array([np.cos(angle), np.sin(angle)])
-
-
-def to_base(base: np.ndarray, point: np.ndarray) -> np.ndarray:
-    """Return a world (3,) point in the frame of a base pose x, y, yaw."""
-    return np.append((point[:2] - base[:2]) @ turn(base[2]), point[2])
-
-
 def open_parts(sim: Simulator, env_id: int) -> list[np.ndarray]:
     """Return (4, 2) outlines on the floor of drawers and doors that stand open."""
     scene, state = sim.scene(env_id), sim.state()
     outlines = []
     for j, name in enumerate(sim.joint_names):
-        if float(state.joint_pos[env_id][j]) < CONTAINER_OPEN or name not in scene.containers:
+        if float(state.joint_pos[env_id][j]) < STANDS_OUT or name not in scene.containers:
             continue
         pos, rotation = link_pose(sim, env_id, j)
         low, high = scene.containers[name]

@@ -13,15 +13,11 @@ from skills.motion.moves import Actions, GiveUpError, move, still
 from skills.motion.paths import drive_to
 from skills.motion.postures import rest_posture
 from skills.motion.reach import free_space
-from skills.motion.view import (
-    View,
-    handle_index,
-    look,
-    unit,
-    wrap,
-)
+from skills.motion.view import RobotView, handle_index, look
 from skills.programs.handles import Lead, plan_lead
 from skills.programs.program import ScriptedSkill
+from skills.tasks.tolerances import AT_REST, SURELY_CLOSED, SURELY_OPEN
+from tpsrl.geometry.rotations import unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
@@ -34,7 +30,6 @@ _BEYOND = 0.06
 """If the cup meets nothing where the handle should be, it goes on this far, m."""
 _BACK = 0.25
 """After letting go the robot backs away this far, m."""
-REST_REACHED = 0.15
 
 
 class _Articulated(ScriptedSkill):
@@ -42,7 +37,7 @@ class _Articulated(ScriptedSkill):
 
     joint_default = ""
     opens = True
-    is_door = False
+    kind = "drawer"
 
     def run(self, sim: Simulator, env_id: int) -> Actions:
         """See :meth:`ScriptedSkill.run`."""
@@ -66,14 +61,14 @@ class _Articulated(ScriptedSkill):
         reason = self.missing_motion(sim, env_id)
         if reason:
             return reason
-        return "arm not at rest" if view.rest_distance >= REST_REACHED else ""
+        return "arm not at rest" if view.rest_distance >= AT_REST else ""
 
     def missing_motion(self, sim: Simulator, env_id: int) -> str:
         """Say whether the joint still has to move, "" if not."""
         value = float(look(sim, env_id).joints[self._joint(sim)])
         if self.opens:
-            return "" if value > (1.18 if self.is_door else 0.405) else "not open"
-        return "" if value < 0.045 else "not closed"
+            return "" if value > SURELY_OPEN[self.kind] else "not open"
+        return "" if value < SURELY_CLOSED else "not closed"
 
     def _joint(self, sim: Simulator) -> int:
         name = self.call.joint or self.joint_default
@@ -85,7 +80,7 @@ class _Articulated(ScriptedSkill):
         if not self.opens:
             return -_PRESS
         upper = float(sim.joint_ranges[joint][1])
-        return min(1.32, upper) if self.is_door else 0.92 * upper
+        return min(1.32, upper) if self.kind == "door" else 0.92 * upper
 
     def _touch(self, sim: Simulator, env_id: int, lead: Lead, joint: int) -> Actions:
         """Bring the cup to the handle until it holds."""
@@ -146,7 +141,7 @@ def _push_ahead(posture: np.ndarray) -> np.ndarray:
     return goal - posture
 
 
-def _track(view: View, pose: np.ndarray, arm: np.ndarray) -> np.ndarray:
+def _track(view: RobotView, pose: np.ndarray, arm: np.ndarray) -> np.ndarray:
     """Return the action that follows a base pose and posture while holding on."""
     action = np.zeros(10)
     action[ACTION_ARM] = (arm - view.target) / ARM_DELTA
@@ -178,7 +173,7 @@ class OpenFridge(_Articulated):
 
     name = "open_fridge"
     joint_default = "fridge/top_door"
-    is_door = True
+    kind = "door"
 
 
 class CloseFridge(_Articulated):
@@ -187,4 +182,4 @@ class CloseFridge(_Articulated):
     name = "close_fridge"
     joint_default = "fridge/top_door"
     opens = False
-    is_door = True
+    kind = "door"

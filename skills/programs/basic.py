@@ -9,15 +9,15 @@ import numpy as np
 from skills.motion.moves import Actions, GiveUpError, move, still
 from skills.motion.paths import drive_to
 from skills.motion.reach import free_space, plan_reach
-from skills.motion.view import look, wrap
+from skills.motion.view import look
 from skills.programs.handles import plan_handle
 from skills.programs.program import ScriptedSkill
 from skills.programs.targets import episode_target, pick_target, place_goal, place_target
 from skills.tasks.goals import front_point
+from skills.tasks.tolerances import ARRIVED
+from tpsrl.geometry.rotations import wrap
 from tpsrl.robot.fetch import RESET_ARM_TARGET
 from tpsrl.sim.door import Simulator
-
-_NAV_DISTANCE, _NAV_ANGLE = 1.5, np.radians(15.0)
 
 
 class ResetArm(ScriptedSkill):
@@ -59,7 +59,7 @@ class Navigate(ScriptedSkill):
     def missing(self, sim: Simulator, env_id: int) -> str:
         """See :meth:`ScriptedSkill.missing`."""
         gap = self._point(sim, env_id)[:2] - look(sim, env_id).base[:2]
-        if np.hypot(*gap) >= _NAV_DISTANCE:
+        if np.hypot(*gap) >= ARRIVED:
             return "too far from the target"
         return ""
 

@@ -10,15 +10,10 @@ import numpy as np
 from skills.motion.moves import GiveUpError
 from skills.motion.postures import arm_steps, rest_posture
 from skills.motion.reach import drive_steps, free_space
-from skills.motion.view import (
-    View,
-    handle_offset,
-    turn,
-    unit,
-    what_if,
-    wrap,
-)
+from skills.motion.view import RobotView, handle_offset, what_if
 from skills.tasks.places import link_pose
+from skills.tasks.tolerances import TO_BE_OPENED
+from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import Navigation, Simulator
@@ -91,7 +86,7 @@ def handle_path(sim: Simulator, env_id: int, joint: int, value: float) -> Handle
 
 
 def plan_handle(
-    sim: Simulator, env_id: int, view: View, joint: int, low: Sequence[np.ndarray] = ()
+    sim: Simulator, env_id: int, view: RobotView, joint: int, low: Sequence[np.ndarray] = ()
 ) -> Lead:
     """Plan to open a closed joint or to close an open one.
 
@@ -100,7 +95,7 @@ def plan_handle(
     """
     upper = float(sim.joint_ranges[joint][1])
     is_door = sim.joint_names[joint] in sim.scene(env_id).container_static
-    opening = view.joints[joint] < (0.35 if is_door else 0.15)
+    opening = view.joints[joint] < TO_BE_OPENED["door" if is_door else "drawer"]
     value = (min(1.32, upper) if is_door else 0.9 * upper) if opening else 0.0
     return plan_lead(sim, env_id, view, joint, value, drive_weight=0.2, low=low)
 
@@ -108,7 +103,7 @@ def plan_handle(
 def plan_lead(
     sim: Simulator,
     env_id: int,
-    view: View,
+    view: RobotView,
     joint: int,
     value: float,
     *,
@@ -160,7 +155,7 @@ def plan_lead(
 def _leads(
     navigation: Navigation,
     closed: Navigation,
-    view: View,
+    view: RobotView,
     path: HandlePath,
     posture: np.ndarray,
     pre: np.ndarray,

@@ -8,15 +8,14 @@ from skills.motion.moves import Actions, GiveUpError, move, still
 from skills.motion.paths import drive_to
 from skills.motion.postures import rest_posture
 from skills.motion.reach import Reach, free_space, plan_reach
-from skills.motion.view import look
+from skills.motion.view import RobotView, look
 from skills.programs.program import ScriptedSkill
 from skills.programs.targets import enclosed, episode_target, pick_target
+from skills.tasks.tolerances import AT_REST
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
-REST_REACHED = 0.15
-"""Success radius around the resting position, m."""
 _ATTEMPTS = 3
 _MOST_BANNED = 8
 _FAR_STEP, _NEAR_STEP = 0.012, 0.005
@@ -79,7 +78,7 @@ class Pick(ScriptedSkill):
         view = look(sim, env_id)
         if view.held_object != episode_target(sim, env_id, self.call).object_index:
             return "object not held"
-        return "arm not at rest" if view.rest_distance >= REST_REACHED else ""
+        return "arm not at rest" if view.rest_distance >= AT_REST else ""
 
 
 def go_before(sim: Simulator, env_id: int, reach: Reach) -> Actions:
@@ -173,11 +172,11 @@ def back_out(sim: Simulator, env_id: int, reach: Reach, grip: float) -> Actions:
     )
 
 
-def _towards(view: object, base: np.ndarray, arm: np.ndarray, grip: float) -> np.ndarray:
+def _towards(view: RobotView, base: np.ndarray, arm: np.ndarray, grip: float) -> np.ndarray:
     """Return the action that brings arm targets and base (along its heading) to a pose."""
     action = np.zeros(10)
-    action[ACTION_ARM] = (arm - view.target) / ARM_DELTA  # type: ignore[attr-defined]
-    here = view.base  # type: ignore[attr-defined]
+    action[ACTION_ARM] = (arm - view.target) / ARM_DELTA
+    here = view.base
     heading = np.array([np.cos(here[2]), np.sin(here[2])])
     action[ACTION_BASE] = np.array([(base[:2] - here[:2]) @ heading / BASE_DELTA_LINEAR, 0.0])
     action[ACTION_GRIP] = grip

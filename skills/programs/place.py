@@ -6,9 +6,10 @@ from skills.motion.moves import Actions, GiveUpError, move
 from skills.motion.postures import rest_posture
 from skills.motion.reach import plan_reach
 from skills.motion.view import look
-from skills.programs.pick import REST_REACHED, back_out, go_before, move_in
+from skills.programs.pick import back_out, go_before, move_in
 from skills.programs.program import ScriptedSkill
 from skills.programs.targets import episode_target, place_goal, place_target
+from skills.tasks.tolerances import AT_REST
 from tpsrl.sim.door import Simulator
 
 
@@ -38,4 +39,4 @@ class Place(ScriptedSkill):
         view = look(sim, env_id)
         if view.holding:
             return "object not released"
-        return "arm not at rest" if view.rest_distance >= REST_REACHED else ""
+        return "arm not at rest" if view.rest_distance >= AT_REST else ""

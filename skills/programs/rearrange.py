@@ -12,10 +12,8 @@ from skills.programs.pick import Pick
 from skills.programs.place import Place
 from skills.programs.program import ScriptedSkill
 from skills.programs.targets import episode_target, place_goal
+from skills.tasks.tolerances import OBJECT_AT
 from tpsrl.sim.door import Simulator
-
-_AT_GOAL = 0.3
-"""An object nearer than this to its goal is at it, m."""
 
 
 class Rearrange(ScriptedSkill):
@@ -47,4 +45,4 @@ class Rearrange(ScriptedSkill):
         """See :meth:`ScriptedSkill.missing`."""
         target = episode_target(sim, env_id, self.call)
         gap = look(sim, env_id).objects[target.object_index] - place_goal(sim, env_id, self.call)
-        return "not at goal" if np.linalg.norm(gap) >= _AT_GOAL else ""
+        return "not at goal" if np.linalg.norm(gap) >= OBJECT_AT else ""

@@ -7,15 +7,10 @@ import numpy as np
 from skills.interface import SkillCall
 from skills.motion.moves import GiveUpError
 from skills.motion.reach import TipTarget
-from skills.motion.view import View
-from skills.tasks.places import (
-    enclosed,
-    link_pose,
-    rotation_matrix,
-    support,
-    support_height,
-)
+from skills.motion.view import RobotView
+from skills.tasks.places import enclosed, link_pose, support, support_height
 from tpsrl.episodes.types import Target
+from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.sim.door import ReceptacleInfo, Simulator
 
 _PITCHES = np.radians([90.0, 75.0, 60.0, 45.0, 30.0, 20.0, 10.0])
@@ -46,7 +41,7 @@ def place_goal(sim: Simulator, env_id: int, call: SkillCall) -> np.ndarray:
     return np.asarray(target.goal_pos)
 
 
-def pick_target(sim: Simulator, env_id: int, view: View, target: Target) -> TipTarget:
+def pick_target(sim: Simulator, env_id: int, view: RobotView, target: Target) -> TipTarget:
     """Return the cup target of grasping an object where it lies now."""
     centre = view.objects[target.object_index]
     half = float(np.clip(centre[2] - support_height(sim, env_id, centre), 0.012, 0.15))
@@ -96,7 +91,7 @@ def pick_target(sim: Simulator, env_id: int, view: View, target: Target) -> TipT
 
 
 def place_target(
-    sim: Simulator, env_id: int, view: View, target: Target, goal: np.ndarray
+    sim: Simulator, env_id: int, view: RobotView, target: Target, goal: np.ndarray
 ) -> TipTarget:
     """Return the cup target of setting the held object down with its centre at (3,) ``goal``."""
     centre = view.objects[target.object_index]

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.random import Generator
+
+from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
-from skills.tasks.state import View
-from tpsrl.geometry.arrays import Array
+from skills.tasks.goals import handle_goal, joint_and_marker
+from skills.tasks.starts import YAW_NOISE, NoStartError, Spawn, Start, facing, put
+from skills.tasks.state import GoalRow, View
+from skills.tasks.tolerances import AT_REST, JOINT_AT
+from tpsrl.geometry.arrays import Array, norm, yaw_of
+from tpsrl.geometry.rotations import to_base
+from tpsrl.robot import fetch
+from tpsrl.sim.door import Simulator
+
+EE_UPPER = np.array([1.2, 0.7, 1.5]) + 0.01
+"""A handle beyond this in the base frame is out of reach, m."""
+SETTLE_SECONDS = 5 / fetch.PHYSICS_HZ
+START_RADIUS = 0.3
+"""How far from where it began the end effector must have been before it may end, m."""
+HANDLE_MOVED = 0.1
+"""Or how far the handle must have come: some policies work nearer to where they begin, m."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +90,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     ajar_span: tuple[float, float] = (0.0, 1.0)
     goal: float = 0.0
     absolute: bool = True
-    joint_threshold: float = 0.05
+    joint_threshold: float = JOINT_AT
     spawn_frame: str = "marker"
     spawn_x: tuple[float, float] = (0.8, 0.95)
     spawn_y: tuple[float, float] = (-0.35, 0.35)
@@ -84,9 +103,66 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     handle_reward: float = 1.0
     rest_reward: float = 1.0
     wrong_penalty: float = 5.0
-    rest_threshold: float = 0.15
+    rest_threshold: float = AT_REST
     failed_stop_ends: bool = True
     failed_stop_penalty: float = 0.0
+
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
+        """See :meth:`Task.start_state`: before the handle; the piece's other joints are shut."""
+        joint, marker = joint_and_marker(sim, self.joint_name, self.marker_name)
+        wanted = {n: 0.0 for n in sim.joint_names if _piece(n) == _piece(self.joint_name)}
+        wanted[self.joint_name] = float(rng.uniform(*self.start))
+        if self.ajar and rng.random() < self.ajar:
+            wanted[self.joint_name] = self.goal * float(rng.uniform(*self.ajar_span))
+        _set_joints(sim, env_id, wanted)
+        call = SkillCall(self.name, joint=self.joint_name)
+        origin = self._spawn_frame(sim, env_id, joint, marker)
+        for _ in range(100):
+            local = [_within(rng, span, self.spawn_scale) for span in (self.spawn_x, self.spawn_y)]
+            cos, sin = np.cos(origin[2]), np.sin(origin[2])
+            xy = origin[:2] + np.array(
+                [cos * local[0] - sin * local[1], sin * local[0] + cos * local[1]]
+            )
+            xy = sim.scene(env_id).navigation.snap(xy)
+            handle = np.asarray(sim.state().marker_pos)[env_id, marker]
+            pose = np.array([*xy, facing(xy, handle[:2]) + rng.normal(0.0, YAW_NOISE)])
+            if np.any(to_base(pose, handle) > EE_UPPER):
+                continue
+            if put(sim, env_id, pose):
+                sim.settle(SETTLE_SECONDS, env_id)
+                if not sim.robot_contacts(env_id):
+                    return Start(self.goal_for(sim, env_id, call), call)
+            _set_joints(sim, env_id, wanted)
+        raise NoStartError(f"no free start before {self.joint_name}")
+
+    def _spawn_frame(self, sim: Simulator, env_id: int, joint: int, marker: int) -> np.ndarray:
+        """Return (3,) x, y, yaw of the frame in which the start rectangle is given."""
+        if self.spawn_frame == "furniture":
+            pose = sim.scene(env_id).furniture_pose[_piece(self.joint_name)]
+            return np.asarray(pose, dtype=np.float64)
+        state = sim.state()
+        yaw = yaw_of(np, np.asarray(state.link_quat)[env_id, joint])
+        return np.array([*np.asarray(state.marker_pos)[env_id, marker, :2], yaw])
+
+    def goal_for(self, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
+        """See :meth:`Task.goal_for`; a call without a joint is about the task's own."""
+        name = call.joint or self.joint_name
+        marker = self.marker_name if name == self.joint_name else ""
+        return replace(handle_goal(sim, env_id, name, marker), joint_goal=self.goal)
+
+    def stop_counts(self, view: View) -> Array:
+        """A chain ends it by what the robot senses, as habitat-baselines does."""
+        return self.never(view)
+
+    def under_way(self, view: View, resting: Array) -> Array:
+        """The end effector or the handle has come away from where it was."""
+        gone = norm(view.xp, view.resting - resting)
+        came = norm(view.xp, view.marker_pos - view.goal.position)
+        return (gone > START_RADIUS) | (came > HANDLE_MOVED)
+
+    def at_end(self, view: View) -> Array:
+        """Nothing is held and the arm is at rest."""
+        return ~view.holds & (view.rest_distance < self.rest_threshold)
 
     def begin(self, view: View) -> ArticulatedProgress:
         """See :meth:`Task.begin`."""
@@ -159,3 +235,19 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         if self.absolute:
             return self._error(view) < self.joint_threshold
         return view.joint_pos > view.goal.joint_goal - self.joint_threshold
+
+
+def _within(rng: Generator, span: Sequence[float], scale: float) -> float:
+    middle, half = (span[0] + span[1]) / 2, scale * (span[1] - span[0]) / 2
+    return float(rng.uniform(middle - half, middle + half))
+
+
+def _piece(joint: str) -> str:
+    return joint.rpartition("/")[0]
+
+
+def _set_joints(sim: Simulator, env_id: int, wanted: Mapping[str, float]) -> None:
+    now = np.asarray(sim.state().joint_pos)[env_id]
+    for name, value in wanted.items():
+        if abs(now[sim.joint_names.index(name)] - value) > 1e-6:
+            sim.set_joint(name, value, [env_id])

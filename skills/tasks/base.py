@@ -1,17 +1,24 @@
-"""What all tasks share: parameters, actions, force and time, and the order of reward terms."""
+"""What a task is: start, goal, observations, actions, reward, success and the robot-side end."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace, device
+from numpy.random import Generator
 
-from skills.tasks.state import CAUSE, Outcome, View
+from skills.interface import SkillCall
+from skills.tasks.goals import object_goal
+from skills.tasks.starts import Spawn, Start
+from skills.tasks.state import CAUSE, GoalRow, Outcome, View
+from tpsrl.episodes.types import Episode
 from tpsrl.geometry.arrays import Array, full_like_rows
-from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP
+from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
+
+_NOWHERE = np.zeros(3)
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,51 @@ class Task(ABC, Generic[P]):
     needs_geodesic: str = ""
     frozen_start: bool = False
 
+    def draw_start(
+        self, sim: Simulator, env_id: int, episode: Episode, seed: int, spawn: Spawn = "hab"
+    ) -> Start:
+        """Load an episode into a world and put the robot at a start state.
+
+        Args:
+            sim: simulator.
+            env_id: which world.
+            episode: to load; its own robot start is not used.
+            seed: decides everything random.
+            spawn: how near to the target Pick and Place start.
+
+        Raises:
+            NoStartError: no start state was found.
+        """
+        # The engine would draw a start pose of its own otherwise.
+        sim.reset([replace(episode, start=_NOWHERE)], [seed], [env_id])
+        return self.start_state(sim, env_id, np.random.default_rng([seed, 1]), spawn)
+
+    @abstractmethod
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
+        """Put the robot of a world whose episode was just loaded at a start state.
+
+        Raises:
+            NoStartError: none was found.
+        """
+
+    def goal_for(self, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
+        """Return the goal of a use of the skill that starts in the present state.
+
+        Learned policies use it when a plan calls them; environments when an episode starts.
+
+        Raises:
+            UserError: the call lacks what the skill needs, or names an unknown joint.
+        """
+        return object_goal(sim, env_id, call, frozen_start=self.frozen_start)
+
+    def about(self, goal: GoalRow) -> np.ndarray:
+        """Return the (3,) point that a use of the skill is about."""
+        return goal.position
+
+    def carrier(self, goal: GoalRow) -> np.ndarray:
+        """Return (4,) what carries that point: a row of ``Goal.start_place``."""
+        return goal.goal_place
+
     @abstractmethod
     def begin(self, view: View) -> P:
         """Return the progress at the start of an episode."""
@@ -136,6 +188,23 @@ class Task(ABC, Generic[P]):
     @abstractmethod
     def advance(self, view: View, progress: P, stop: Array) -> Advance:
         """Compute the task's own part of a step."""
+
+    def stop_counts(self, view: View) -> Array:
+        """Return (n,) bool: a stop called now ends the skill in a chain."""
+        return ~self.never(view)
+
+    def under_way(self, view: View, resting: Array) -> Array:
+        """Return (n,) bool: it has got so far that :meth:`at_end` can be believed from now on.
+
+        Args:
+            view: present state.
+            resting: (n, 3) ``view.resting`` when the skill began.
+        """
+        return ~self.never(view)
+
+    def at_end(self, view: View) -> Array:
+        """Return (n,) bool: the robot senses that the skill has ended in a chain."""
+        return self.never(view)
 
     def grip(self, view: View, command: Array) -> Array:
         """Return the (n,) grip command that reaches the robot instead of ``command``."""

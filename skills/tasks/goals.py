@@ -1,69 +1,54 @@
-"""Goals from the present state of a world: what a grounded skill call wants."""
+"""Parts of goals: what a grounded skill call is about, in the present state of a world."""
 
 from __future__ import annotations
-
-import dataclasses
 
 import numpy as np
 
 from skills.interface import SkillCall
-from skills.tasks.articulated import ArticulatedTask
-from skills.tasks.base import Task
-from skills.tasks.places import link_pose, place_of, rotation_matrix
+from skills.tasks.places import link_pose, place_of
 from skills.tasks.state import GoalRow
 from tpsrl.errors import UserError, nearest
+from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.sim.door import Simulator
 
 FRONT_DISTANCE = 1.5
 """How far before a handle the way to it begins, m."""
 
 
-def goal_for_call(task: Task, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
-    """Return the goal of a skill that starts in the present state.
-
-    Learned policies use it when a plan calls them; environments when an episode starts. For a
-    target that is held, ``place="start"`` is where it lay at reset (see :class:`SkillCall`).
+def object_goal(
+    sim: Simulator,
+    env_id: int,
+    call: SkillCall,
+    *,
+    frozen_start: bool = False,
+    to_object: bool = False,
+) -> GoalRow:
+    """Return the goal of a skill that is about a target object.
 
     Args:
-        task: of the called skill.
         sim: whose world it is.
         env_id: which world.
-        call: ``call.target``, ``call.place`` and ``call.joint`` are read.
+        call: for a target that is held, ``place="start"`` is where it lay at reset.
+        frozen_start: see :class:`skills.tasks.base.Task`.
+        to_object: what is wanted is where the object lies, unless the call's place is ``"goal"``.
 
     Raises:
-        UserError: the call lacks what the skill needs, or names an unknown joint.
+        UserError: the call has no target.
     """
-    row = GoalRow(start_pose=_row(sim.state().base_pose, env_id))
-    if isinstance(task, ArticulatedTask):
-        return _articulated(task, sim, env_id, call.joint or task.joint_name, row)
-    if task.name == "navigate" and call.target is None and call.joint is not None:
-        joint, marker = joint_and_marker(sim, call.joint, "")
-        position = _row(sim.state().marker_pos, env_id)[marker]
-        if call.place == "front":
-            position = front_point(sim, env_id, call.joint)
-        return dataclasses.replace(row, joint=joint, marker=marker, position=position)
     if call.target is None:
-        raise UserError(f"the skill '{task.name}' was called without a target; give one.")
-    return _object(task, sim, env_id, call, row)
-
-
-def _object(task: Task, sim: Simulator, env_id: int, call: SkillCall, row: GoalRow) -> GoalRow:
+        raise UserError(f"the skill '{call.skill}' was called without a target; give one.")
     episode = sim.episode(env_id)
-    assert call.target is not None
     target = episode.targets[call.target]
     index = target.object_index
-    if task.frozen_start:
-        start = np.asarray(episode.objects[index].pos, dtype=np.float64)
-    else:
-        start = _row(sim.state().object_pos, env_id)[index]
+    lay = np.asarray(episode.objects[index].pos, dtype=np.float64)
+    start = lay if frozen_start else _row(sim.state().object_pos, env_id)[index]
     wanted = np.asarray(target.goal_pos, dtype=np.float64)
-    held = int(sim.state().held_object[env_id]) == index
-    if held and call.place == "start":  # it goes back to where it lay
-        wanted = np.asarray(episode.objects[index].pos, dtype=np.float64)
-    elif task.name == "navigate" and call.place != "goal":
+    if call.place == "start" and int(sim.state().held_object[env_id]) == index:
+        wanted = lay  # it goes back
+    elif to_object and call.place != "goal":
         wanted = start
-    return dataclasses.replace(
-        row,
+    return GoalRow(
+        start_pose=_row(sim.state().base_pose, env_id),
         target=index,
         object_start=start,
         position=wanted,
@@ -72,14 +57,18 @@ def _object(task: Task, sim: Simulator, env_id: int, call: SkillCall, row: GoalR
     )
 
 
-def _articulated(
-    task: ArticulatedTask, sim: Simulator, env_id: int, name: str, row: GoalRow
-) -> GoalRow:
-    wanted = task.marker_name if name == task.joint_name else ""
-    joint, marker = joint_and_marker(sim, name, wanted)
-    where = _row(sim.state().marker_pos, env_id)[marker]
-    return dataclasses.replace(
-        row, joint=joint, marker=marker, joint_goal=task.goal, position=where
+def handle_goal(sim: Simulator, env_id: int, joint: str, marker: str = "") -> GoalRow:
+    """Return the goal of a skill that is about a handle, the joint's first one by default.
+
+    Raises:
+        UserError: unknown joint or marker, or a joint without a handle.
+    """
+    index, handle = joint_and_marker(sim, joint, marker)
+    return GoalRow(
+        start_pose=_row(sim.state().base_pose, env_id),
+        joint=index,
+        marker=handle,
+        position=_row(sim.state().marker_pos, env_id)[handle],
     )
 
 

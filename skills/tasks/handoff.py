@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from skills.interface import Skill, SkillCall, SkillName, SkillStatus
+from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
@@ -108,7 +108,7 @@ class StartRecorder:
 
     def note(self, sim: Simulator, env_id: int, call: SkillCall) -> None:
         """Note the present state."""
-        if call.skill in ("reset_arm", "wait") or int(sim.state().held_marker[env_id]) >= 0:
+        if call.skill in HELPERS or int(sim.state().held_marker[env_id]) >= 0:
             return
         self.starts.append(capture_start(sim, env_id, call))
 

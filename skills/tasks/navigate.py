@@ -1,12 +1,20 @@
-"""Navigate (habitat-lab ``NavToObjTask-v0``) and PointNav (DD-PPO)."""
+"""Navigate (habitat-lab ``NavToObjTask-v0``)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.random import Generator
+
+from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
-from skills.tasks.state import View
-from tpsrl.geometry.arrays import Array, change, norm, wrap
+from skills.tasks.goals import front_point, handle_goal, object_goal
+from skills.tasks.starts import NoStartError, Spawn, Start, draw_target, free_poses
+from skills.tasks.state import GoalRow, View
+from skills.tasks.tolerances import ARRIVED, FACING, ROBOT_AT
+from tpsrl.geometry.arrays import Array, change, wrap
+from tpsrl.sim.door import Simulator
 
 
 @dataclass(frozen=True)
@@ -40,12 +48,43 @@ class NavigateTask(Task[NavigateProgress]):
     turn_reward: float = 1.0
     turn_distance: float = 3.0
     facing_distance: float = 1.4
-    success_distance: float = 1.5
-    success_angle: float = 0.261799
+    success_distance: float = ARRIVED
+    success_angle: float = FACING
     min_start_distance: float = 3.0
     holding_probability: float = 0.167
     failed_stop_ends: bool = True
     failed_stop_penalty: float = 0.0
+
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
+        """See :meth:`Task.start_state`: far from the goal, sometimes holding the target."""
+        target = draw_target(sim, env_id, rng, self.name)
+        holding = bool(rng.random() < self.holding_probability)
+        call = SkillCall(self.name, target=target, place="goal" if holding else "start")
+        row = self.goal_for(sim, env_id, call)
+
+        def far(xy: np.ndarray) -> bool:
+            gap = np.linalg.norm(np.append(xy, 0.0) - row.position)
+            return bool(gap > self.min_start_distance)
+
+        for pose in free_poses(sim, env_id, rng, far):
+            if holding:
+                sim.snap_object(row.target, env_id)
+            return Start(replace(row, start_pose=pose), call)
+        raise NoStartError(f"no free start {self.min_start_distance} m away from the goal")
+
+    def goal_for(self, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
+        """See :meth:`Task.goal_for`: a target, or the handle of a joint, or a point before it."""
+        if call.target is not None or call.joint is None:
+            frozen = self.frozen_start
+            return object_goal(sim, env_id, call, frozen_start=frozen, to_object=True)
+        row = handle_goal(sim, env_id, call.joint)
+        if call.place != "front":
+            return row
+        return replace(row, position=front_point(sim, env_id, call.joint))
+
+    def stop_counts(self, view: View) -> Array:
+        """It counts where a plan takes the robot to be at its goal (VER, appendix B)."""
+        return view.heading[0] <= ROBOT_AT
 
     def begin(self, view: View) -> NavigateProgress:
         """See :meth:`Task.begin`."""
@@ -92,65 +131,3 @@ class NavigateTask(Task[NavigateProgress]):
         way = xp.atan2(view.course[:, 2], view.course[:, 1])
         along = xp.abs(wrap(xp, way - view.state.base_pose[:, 2]))
         return xp.where(flat < self.facing_distance, facing, along)
-
-
-@dataclass(frozen=True)
-class PathProgress(Progress):
-    """What is remembered from the last step.
-
-    Attributes:
-        distance: (n,) geodesic distance to the goal, m.
-        place: (n, 2) base position.
-        path: (n,) length driven so far, m.
-    """
-
-    distance: Array
-    place: Array
-    path: Array
-
-
-@dataclass(frozen=True)
-class PointNavTask(Task[PathProgress]):
-    """Drive to a point and stop within ``success_distance`` (DD-PPO, section 5).
-
-    Attributes:
-        distance_reward: per metre of geodesic distance.
-        spl_reward: times SPL at success.
-        success_distance: farthest geodesic distance at success, m.
-        min_start_distance: least geodesic distance to the goal at the start, m.
-    """
-
-    distance_reward: float = 1.0
-    spl_reward: float = 2.5
-    success_distance: float = 0.2
-    min_start_distance: float = 1.0
-
-    def begin(self, view: View) -> PathProgress:
-        """See :meth:`Task.begin`."""
-        place = view.state.base_pose[:, :2]
-        zero = view.xp.zeros_like(place[:, 0])
-        return PathProgress(
-            **self.start_fields(view), distance=view.geodesic, place=place, path=zero
-        )
-
-    def grip(self, view: View, command: Array) -> Array:
-        """Nothing is grasped on the way."""
-        return view.xp.full_like(command, -1.0)
-
-    def advance(self, view: View, progress: PathProgress, stop: Array) -> Advance:
-        """See :meth:`Task.advance`."""
-        xp, distance = view.xp, view.require_geodesic()
-        place = view.state.base_pose[:, :2]
-        path = progress.path + norm(xp, place - progress.place)
-        success = stop & (distance < self.success_distance)
-        shortest = view.goal.scale
-        spl = success * shortest / xp.maximum(xp.maximum(path, shortest), xp.full_like(path, 1e-6))
-        reward = self.distance_reward * (progress.distance - distance)
-        reward = reward + self.spl_reward * spl
-        return Advance(
-            {"distance": distance, "place": place, "path": path},
-            reward,
-            success,
-            {"stop": stop},
-            {"distance": distance, "spl": spl, "path_length": path},
-        )

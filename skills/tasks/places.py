@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.sim.door import ReceptacleInfo, Simulator
 
 KINDS = ("open", "cabinet", "drawer")
 """Kinds of places; a cabinet has a roof (the fridge)."""
-
-
-def rotation_matrix(quat: np.ndarray) -> np.ndarray:
-    """Return the (3, 3) rotation of a unit quaternion ``wxyz``."""
-    w, x, y, z = quat
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 def link_pose(sim: Simulator, env_id: int, joint: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from numpy.random import Generator
+
+from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.starts import NoStartError, Spawn, Start, draw_target, free_poses
 from skills.tasks.state import View
+from skills.tasks.tolerances import OBJECT_AT, RELEASED_AT
 from tpsrl.geometry.arrays import Array
+from tpsrl.sim.door import Simulator
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,16 @@ class RearrangeTask(Task[RearrangeProgress]):
     distance_reward: float = 1.0
     pick_reward: float = 1.0
     place_reward: float = 1.0
-    place_threshold: float = 0.15
-    goal_threshold: float = 0.3
+    place_threshold: float = RELEASED_AT
+    goal_threshold: float = OBJECT_AT
+
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
+        """See :meth:`Task.start_state`: anywhere."""
+        call = SkillCall(self.name, target=draw_target(sim, env_id, rng, self.name))
+        row = self.goal_for(sim, env_id, call)
+        for pose in free_poses(sim, env_id, rng):
+            return Start(replace(row, start_pose=pose), call)
+        raise NoStartError("no free start in the apartment")
 
     def begin(self, view: View) -> RearrangeProgress:
         """See :meth:`Task.begin`."""

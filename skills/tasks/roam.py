@@ -1,14 +1,145 @@
-"""Flee and Explore, the transfer tasks of DD-PPO and of Large Batch Simulation (BPS)."""
+"""PointNav (DD-PPO), and Flee and Explore, the transfer tasks of DD-PPO and of BPS.
+
+None is part of a plan.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from array_api_compat import device
+from numpy.random import Generator
 
-from skills.tasks.base import Advance, Progress, Task
-from skills.tasks.state import View
-from tpsrl.geometry.arrays import Array
+from skills.tasks.base import Advance, P, Progress, Task
+from skills.tasks.starts import NoStartError, Spawn, Start, free_points, free_poses
+from skills.tasks.state import GoalRow, View
+from tpsrl.geometry.arrays import Array, norm
+from tpsrl.sim.door import Navigation, Simulator
+
+_SAME = 0.1
+"""A point nearer than this to an earlier goal is that goal, m."""
+
+
+@dataclass(frozen=True)
+class RoamTask(Task[P]):
+    """Drives with an empty hand, from anywhere."""
+
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
+        """See :meth:`Task.start_state`: any free pose."""
+        navigation = sim.scene(env_id).navigation
+        for pose in free_poses(sim, env_id, rng):
+            goal = self.goal_from(navigation, pose, rng)
+            if goal is not None:
+                return Start(goal, None)
+        raise NoStartError("no free start in the apartment")
+
+    @abstractmethod
+    def goal_from(self, navigation: Navigation, pose: Array, rng: Generator) -> GoalRow | None:
+        """Return the goal of an episode that starts at a (3,) pose, ``None`` if it has none."""
+
+    @abstractmethod
+    def next_point(
+        self, view: View, progress: P, navigation: Navigation, been: Sequence[np.ndarray]
+    ) -> np.ndarray | None:
+        """Return where someone who knows the free space drives in world 0.
+
+        Args:
+            view: present state.
+            progress: of the episode.
+            navigation: free space.
+            been: (2,) points that were driven to, or could not be reached.
+
+        Returns:
+            (2,) m, ``None`` if that was all.
+        """
+
+    def grip(self, view: View, command: Array) -> Array:
+        """Nothing is grasped on the way."""
+        return view.xp.full_like(command, -1.0)
+
+
+def _reachable(navigation: Navigation, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (k, 2) a (2,) place and all free points, and their geodesic distances from it, m."""
+    points = np.concatenate([place[None], free_points(navigation)])
+    return points, navigation.distance_field(place[None]).distance(points)
+
+
+@dataclass(frozen=True)
+class PathProgress(Progress):
+    """What is remembered from the last step.
+
+    Attributes:
+        distance: (n,) geodesic distance to the goal, m.
+        place: (n, 2) base position.
+        path: (n,) length driven so far, m.
+    """
+
+    distance: Array
+    place: Array
+    path: Array
+
+
+@dataclass(frozen=True)
+class PointNavTask(RoamTask[PathProgress]):
+    """Drive to a point and stop within ``success_distance`` (DD-PPO, section 5).
+
+    Attributes:
+        distance_reward: per metre of geodesic distance.
+        spl_reward: times SPL at success.
+        success_distance: farthest geodesic distance at success, m.
+        min_start_distance: least geodesic distance to the goal at the start, m.
+    """
+
+    distance_reward: float = 1.0
+    spl_reward: float = 2.5
+    success_distance: float = 0.2
+    min_start_distance: float = 1.0
+
+    def goal_from(self, navigation: Navigation, pose: Array, rng: Generator) -> GoalRow | None:
+        """See :meth:`RoamTask.goal_from`: a point that can be reached."""
+        here, least = pose[:2], self.min_start_distance
+        goal = navigation.sample(rng, near=here, radius=np.inf, min_distance=least)
+        if goal is None:
+            return None
+        shortest = float(navigation.distance_field(goal[None]).distance(here))
+        if not np.isfinite(shortest):
+            return None
+        return GoalRow(position=np.append(goal, 0.0), start_pose=pose, scale=shortest)
+
+    def next_point(
+        self, view: View, progress: PathProgress, navigation: Navigation, been: Sequence[Array]
+    ) -> np.ndarray | None:
+        """See :meth:`RoamTask.next_point`: the goal."""
+        return None if been else np.asarray(view.goal.position)[0, :2]
+
+    def begin(self, view: View) -> PathProgress:
+        """See :meth:`Task.begin`."""
+        place = view.state.base_pose[:, :2]
+        zero = view.xp.zeros_like(place[:, 0])
+        return PathProgress(
+            **self.start_fields(view), distance=view.geodesic, place=place, path=zero
+        )
+
+    def advance(self, view: View, progress: PathProgress, stop: Array) -> Advance:
+        """See :meth:`Task.advance`."""
+        xp, distance = view.xp, view.require_geodesic()
+        place = view.state.base_pose[:, :2]
+        path = progress.path + norm(xp, place - progress.place)
+        success = stop & (distance < self.success_distance)
+        shortest = view.goal.scale
+        spl = success * shortest / xp.maximum(xp.maximum(path, shortest), xp.full_like(path, 1e-6))
+        reward = self.distance_reward * (progress.distance - distance)
+        reward = reward + self.spl_reward * spl
+        return Advance(
+            {"distance": distance, "place": place, "path": path},
+            reward,
+            success,
+            {"stop": stop},
+            {"distance": distance, "spl": spl, "path_length": path},
+        )
 
 
 @dataclass(frozen=True)
@@ -19,7 +150,7 @@ class FleeProgress(Progress):
 
 
 @dataclass(frozen=True)
-class FleeTask(Task[FleeProgress]):
+class FleeTask(RoamTask[FleeProgress]):
     """Get as far away from the start as the apartment allows.
 
     Attributes:
@@ -30,13 +161,24 @@ class FleeTask(Task[FleeProgress]):
     distance_reward: float = 1.0
     success_fraction: float = 0.9
 
+    def goal_from(self, navigation: Navigation, pose: Array, rng: Generator) -> GoalRow | None:
+        """See :meth:`RoamTask.goal_from`: as far as the farthest point."""
+        distance = _reachable(navigation, pose[:2])[1]
+        farthest = max(float(distance[np.isfinite(distance)].max()), 1e-6)
+        return GoalRow(start_pose=pose, scale=farthest)
+
+    def next_point(
+        self, view: View, progress: FleeProgress, navigation: Navigation, been: Sequence[Array]
+    ) -> np.ndarray | None:
+        """See :meth:`RoamTask.next_point`: the farthest point."""
+        if been:
+            return None
+        points, distance = _reachable(navigation, np.asarray(view.state.base_pose)[0, :2])
+        return points[int(np.argmax(np.where(np.isfinite(distance), distance, -1.0)))]
+
     def begin(self, view: View) -> FleeProgress:
         """See :meth:`Task.begin`."""
         return FleeProgress(**self.start_fields(view), distance=view.geodesic)
-
-    def grip(self, view: View, command: Array) -> Array:
-        """Nothing is grasped on the way."""
-        return view.xp.full_like(command, -1.0)
 
     def advance(self, view: View, progress: FleeProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
@@ -61,7 +203,7 @@ class ExploreProgress(Progress):
 
 
 @dataclass(frozen=True)
-class ExploreTask(Task[ExploreProgress]):
+class ExploreTask(RoamTask[ExploreProgress]):
     """Visit as many cells of a grid on the floor as possible.
 
     Attributes:
@@ -76,6 +218,28 @@ class ExploreTask(Task[ExploreProgress]):
     grid: int = 32
     success_fraction: float = 0.7
 
+    def goal_from(self, navigation: Navigation, pose: Array, rng: Generator) -> GoalRow | None:
+        """See :meth:`RoamTask.goal_from`: every cell that can be reached."""
+        points, distance = _reachable(navigation, pose[:2])
+        cells = np.round((points[np.isfinite(distance)] - pose[:2]) / self.cell).astype(int)
+        count = float(max(len(np.unique(cells, axis=0)), 1))
+        return GoalRow(start_pose=pose, scale=count)
+
+    def next_point(
+        self, view: View, progress: ExploreProgress, navigation: Navigation, been: Sequence[Array]
+    ) -> np.ndarray | None:
+        """See :meth:`RoamTask.next_point`: into the nearest cell not yet visited."""
+        points, distance = _reachable(navigation, np.asarray(view.state.base_pose)[0, :2])
+        start = np.asarray(view.goal.start_pose)[0, :2]
+        cells = np.round((points - start) / self.cell).astype(int) + self.grid // 2
+        cells = np.clip(cells, 0, self.grid - 1)
+        visited = np.asarray(progress.visited)[0][cells[:, 0], cells[:, 1]]
+        distance = np.where(visited, np.inf, distance)
+        for spot in been:
+            distance[np.linalg.norm(points - spot, axis=1) < _SAME] = np.inf
+        best = int(np.argmin(distance))
+        return points[best] if np.isfinite(distance[best]) else None
+
     def begin(self, view: View) -> ExploreProgress:
         """See :meth:`Task.begin`."""
         here = self._here(view)
@@ -84,10 +248,6 @@ class ExploreTask(Task[ExploreProgress]):
             visited=here,
             cells=view.xp.ones_like(view.state.base_pose[:, 0]),
         )
-
-    def grip(self, view: View, command: Array) -> Array:
-        """Nothing is grasped on the way."""
-        return view.xp.full_like(command, -1.0)
 
     def advance(self, view: View, progress: ExploreProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""

@@ -6,74 +6,83 @@ All are float32 of shape (n, size). Depth is not here: the engine renders it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from skills.tasks.scan import FAR_REACH, FAR_SCAN, RAYS, REACH, SCAN
+from array_api_compat import array_namespace
+
+from skills.tasks.scan import FAR_REACH, RAYS, REACH
 from skills.tasks.state import View
-from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, wrap
+from skills.tasks.tolerances import ARRIVED, FACING, JOINT_AT
+from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, wrap, yaw_of
+from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 
 DEPTH, MOTION = "head_depth", "base_motion"
 
-SIZES = {
-    "joint": 7,
-    "is_holding": 1,
-    "ee_pos": 3,
-    "relative_resting_position": 3,
-    "obj_start_sensor": 3,
-    "obj_goal_sensor": 3,
-    "goal_to_agent_gps_compass": 2,
-    "goal_gap": 2,
-    MOTION: 2,
-    "obj_start_gps_compass": 2,
-    "obj_goal_gps_compass": 2,
-    "obj_start_in_base": 3,
-    "obj_goal_in_base": 3,
-    "obj_start_place": 4,
-    "obj_goal_place": 4,
-    SCAN: RAYS,
-    FAR_SCAN: RAYS,
-    "marker_rel_pos": 3,
-    "marker_start_sensor": 3,
-    "marker_pose": 5,
-    "marker_start_pose": 3,
-    "marker_js": 1,
-    "marker_js_gap": 1,
-    "pointgoal_with_gps_compass": 2,
-    "gps": 2,
-    "compass": 1,
-}
-"""Sensor -> number of values (facts: docs/skill_environments.md)."""
+
+class Sensor(NamedTuple):
+    """Attributes: ``size``, number of values; ``read``, the function of a view."""
+
+    size: int
+    read: Callable[[View], Array]
 
 
+SENSORS: dict[str, Sensor] = {}
+"""Name -> sensor (facts: docs/skill_environments.md)."""
+
+
+def sensor(size: int, *aliases: str) -> Callable[[Callable[[View], Array]], Any]:
+    """Make a function a sensor of its own name, and of further ones.
+
+    Args:
+        size: values it returns a world.
+        aliases: other names.
+    """
+
+    def enter(read: Callable[[View], Array]) -> Callable[[View], Array]:
+        for name in (read.__name__, *aliases):
+            SENSORS[name] = Sensor(size, read)
+        return read
+
+    return enter
+
+
+@sensor(7)
 def joint(view: View) -> Array:
     """Arm joint positions, rad."""
     return view.state.arm_qpos
 
 
+@sensor(1)
 def is_holding(view: View) -> Array:
     """1 where an object or a handle is held."""
     return view.holds[:, None]
 
 
+@sensor(3)
 def ee_pos(view: View) -> Array:
     """End effector in the base frame, m."""
     return view.ee
 
 
+@sensor(3)
 def relative_resting_position(view: View) -> Array:
     """Resting position less end effector, base frame, m."""
     return view.resting
 
 
+@sensor(3)
 def obj_start_sensor(view: View) -> Array:
     """Where the target lay when the skill began, in the end effector's frame, m."""
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.object_start)
 
 
+@sensor(3)
 def obj_goal_sensor(view: View) -> Array:
     """Where the target is wanted, in the end effector's frame, m."""
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.position)
 
 
+@sensor(3)
 def obj_start_in_base(view: View) -> Array:
     """Where the target lay when the skill began, in the base frame, m.
 
@@ -82,11 +91,13 @@ def obj_start_in_base(view: View) -> Array:
     return to_base(view.xp, view.state.base_pose, view.goal.object_start)
 
 
+@sensor(3)
 def obj_goal_in_base(view: View) -> Array:
     """Where the target is wanted, in the base frame, m, see :func:`obj_start_in_base`."""
     return to_base(view.xp, view.state.base_pose, view.goal.position)
 
 
+@sensor(4)
 def obj_start_place(view: View) -> Array:
     """What carried the target when the skill began, as a plan and a map of the furniture know it.
 
@@ -96,11 +107,13 @@ def obj_start_place(view: View) -> Array:
     return _place(view, view.goal.start_place)
 
 
+@sensor(4)
 def obj_goal_place(view: View) -> Array:
     """What will carry the target where it is wanted, see :func:`obj_start_place`."""
     return _place(view, view.goal.goal_place)
 
 
+@sensor(RAYS)
 def base_scan(view: View) -> Array:
     """Ranges to the furniture around the base, see :func:`skills.tasks.scan.base_scan`.
 
@@ -109,6 +122,7 @@ def base_scan(view: View) -> Array:
     return _nearness(view, REACH)
 
 
+@sensor(RAYS)
 def base_scan_far(view: View) -> Array:
     """The same ranges up to 6 m, where :func:`base_scan` ends at 2 m, as nearness."""
     return _nearness(view, FAR_REACH)
@@ -119,12 +133,14 @@ def _nearness(view: View, reach: float) -> Array:
     return view.xp.where(nearness > 0.0, nearness, 0.0)
 
 
+@sensor(2, "pointgoal_with_gps_compass")
 def goal_to_agent_gps_compass(view: View) -> Array:
     """Goal in the base frame: distance, m, and bearing, rad, right positive."""
     distance, bearing = view.heading
     return view.xp.stack([distance, -bearing], axis=-1)
 
 
+@sensor(2)
 def goal_gap(view: View) -> Array:
     """How far the base is from where Navigate succeeds, finely where it is near.
 
@@ -132,102 +148,91 @@ def goal_gap(view: View) -> Array:
     rad: beside a range of eight metres the last centimetres would not be seen.
     """
     xp, (distance, bearing) = view.xp, view.heading
-    near, facing = (distance - 1.5) / 0.25, (xp.abs(bearing) - 0.261799) / 0.1
+    near, facing = (distance - ARRIVED) / 0.25, (xp.abs(bearing) - FACING) / 0.1
     return xp.tanh(xp.stack([near, facing], axis=-1))
 
 
+@sensor(2)
 def base_motion(view: View) -> Array:
     """How the base moved in the last step, ahead and leftward, as a part of the largest motion."""
     return view.require_motion()
 
 
+def motion_between(before: Array, after: Array) -> Array:
+    """Return (n, 2) what :func:`base_motion` shows of two (n, 3) poses."""
+    xp = array_namespace(after)
+    moved, yaw = after - before, before[:, 2]
+    ahead = xp.cos(yaw) * moved[:, 0] + xp.sin(yaw) * moved[:, 1]
+    turned = wrap(xp, moved[:, 2])
+    return xp.stack([ahead / BASE_DELTA_LINEAR, turned / BASE_DELTA_ANGULAR], axis=-1)
+
+
+@sensor(2)
 def obj_start_gps_compass(view: View) -> Array:
     """Where the target lay when the skill began, as :func:`goal_to_agent_gps_compass`."""
     return _polar(view, view.goal.object_start)
 
 
+@sensor(2)
 def obj_goal_gps_compass(view: View) -> Array:
     """Where the target is wanted, as :func:`goal_to_agent_gps_compass`."""
     return _polar(view, view.goal.position)
 
 
+@sensor(3)
 def marker_rel_pos(view: View) -> Array:
     """Handle in the end effector's frame, m."""
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.marker_pos)
 
 
+@sensor(3)
 def marker_start_sensor(view: View) -> Array:
     """Where the handle was when the skill began, in the end effector's frame, m."""
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.position)
 
 
+@sensor(5)
 def marker_pose(view: View) -> Array:
     """Handle in the base frame, m; cosine and sine of the direction in which its front faces."""
     xp, state = view.xp, view.state
-    w, x, y, z = (view.goal.of(state.link_quat, "joint")[:, i] for i in range(4))
-    yaw = xp.atan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z)) - state.base_pose[:, 2]
+    yaw = yaw_of(xp, view.goal.of(state.link_quat, "joint")) - state.base_pose[:, 2]
     where = to_base(xp, state.base_pose, view.marker_pos)
     return xp.concat([where, xp.stack([xp.cos(yaw), xp.sin(yaw)], axis=-1)], axis=-1)
 
 
+@sensor(3)
 def marker_start_pose(view: View) -> Array:
     """Where the handle was when the skill began, in the base frame, m."""
     return to_base(view.xp, view.state.base_pose, view.goal.position)
 
 
+@sensor(1)
 def marker_js(view: View) -> Array:
     """Position of the furniture joint, m or rad."""
     return view.joint_pos[:, None]
 
 
+@sensor(1)
 def marker_js_gap(view: View) -> Array:
     """How far the furniture joint is from its goal, finely where it is near.
 
     tanh of the distance over 0.05 m or rad, the contract's threshold: beside a range of two radians
     the last hundredths would not be seen.
     """
-    return view.xp.tanh((view.joint_pos - view.goal.joint_goal) / 0.05)[:, None]
+    return view.xp.tanh((view.joint_pos - view.goal.joint_goal) / JOINT_AT)[:, None]
 
 
+@sensor(2)
 def gps(view: View) -> Array:
     """Base position in the frame of the base at the start, m."""
     return to_base(view.xp, view.goal.start_pose, view.state.base_pose)[:, :2]
 
 
+@sensor(1)
 def compass(view: View) -> Array:
     """Base heading against the start, rad, left positive."""
     turn = view.state.base_pose[:, 2] - view.goal.start_pose[:, 2]
     return wrap(view.xp, turn)[:, None]
-
-
-_SENSORS: dict[str, Callable[[View], Array]] = {
-    "joint": joint,
-    "is_holding": is_holding,
-    "ee_pos": ee_pos,
-    "relative_resting_position": relative_resting_position,
-    "obj_start_sensor": obj_start_sensor,
-    "obj_goal_sensor": obj_goal_sensor,
-    "goal_to_agent_gps_compass": goal_to_agent_gps_compass,
-    "goal_gap": goal_gap,
-    MOTION: base_motion,
-    "obj_start_gps_compass": obj_start_gps_compass,
-    "obj_goal_gps_compass": obj_goal_gps_compass,
-    "obj_start_in_base": obj_start_in_base,
-    "obj_goal_in_base": obj_goal_in_base,
-    "obj_start_place": obj_start_place,
-    "obj_goal_place": obj_goal_place,
-    SCAN: base_scan,
-    FAR_SCAN: base_scan_far,
-    "marker_rel_pos": marker_rel_pos,
-    "marker_start_sensor": marker_start_sensor,
-    "marker_pose": marker_pose,
-    "marker_start_pose": marker_start_pose,
-    "marker_js": marker_js,
-    "marker_js_gap": marker_js_gap,
-    "pointgoal_with_gps_compass": goal_to_agent_gps_compass,
-    "gps": gps,
-    "compass": compass,
-}
 
 
 def _place(view: View, place: Array) -> Array:
@@ -247,4 +252,4 @@ def _polar(view: View, point: Array) -> Array:
 def observe(view: View, sensors: Sequence[str]) -> dict[str, Array]:
     """Return the named observations, each (n, size) float32; ``head_depth`` is left out."""
     xp = view.xp
-    return {k: xp.astype(_SENSORS[k](view), xp.float32) for k in sensors if k != DEPTH}
+    return {k: xp.astype(SENSORS[k].read(view), xp.float32) for k in sensors if k != DEPTH}

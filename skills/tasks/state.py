@@ -110,10 +110,6 @@ class GoalRow:
     start_place: np.ndarray = field(default_factory=lambda: np.zeros(4))
     goal_place: np.ndarray = field(default_factory=lambda: np.zeros(4))
 
-    def carrier(self, skill: str) -> np.ndarray:
-        """Return (4,) what carries the target before Pick, or is to carry it after any other."""
-        return self.start_place if skill == "pick" else self.goal_place
-
 
 def stack_goals(rows: Sequence[GoalRow], like: Array) -> Goal:
     """Batch goals as arrays of the same kind and on the same device as ``like``."""

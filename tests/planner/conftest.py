@@ -1,17 +1,13 @@
-from pathlib import Path
-
 import pytest
 
-from planner import load_domain, load_problem
-
-CONFIGS = Path(__file__).parents[2] / "configs" / "planner"
+from planner.chain.problems import hab_domain, hab_problem
 
 
 @pytest.fixture(scope="session")
 def domain():
-    return load_domain(CONFIGS / "domain.yaml")
+    return hab_domain()
 
 
 @pytest.fixture(scope="session")
-def problem(domain):
-    return lambda name: load_problem(CONFIGS / f"{name}.yaml", domain)
+def problem():
+    return hab_problem

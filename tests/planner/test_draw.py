@@ -27,6 +27,6 @@ def test_states_do_not_cover_each_other(problem):
 
 def test_an_empty_plan_can_be_drawn(problem):
     easy = problem("rearrange_easy")
-    done = Atom.parse("object_at(any_targets|0, TARGET_any_targets|0)")
+    done = Atom.parse("object_at(goal0|0, TARGET_goal0|0)")
     figure = draw_plan(find_plan(easy.replace(init={*easy.init, done})))
     assert "Nothing to do" in figure.axes[0].texts[0].get_text()

@@ -26,6 +26,6 @@ def test_pyperplan_agrees(problem, tmp_path, name, length):
 
 def test_names_that_clash_are_refused(problem):
     easy = problem("rearrange_easy")
-    twice = easy.replace(objects={**easy.objects, "any_targets_0": "movable_entity_type"})
-    with pytest.raises(PlannerError, match=r"'any_targets\|0' and 'any_targets_0' would both"):
+    twice = easy.replace(objects={**easy.objects, "goal0_0": "movable_entity_type"})
+    with pytest.raises(PlannerError, match=r"'goal0\|0' and 'goal0_0' would both"):
         domain_text(twice)

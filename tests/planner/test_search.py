@@ -50,7 +50,7 @@ def test_set_table_is_the_benchmarks_solution(problem):
 
 
 def test_rearrange_easy_is_nav_pick_nav_place(problem):
-    assert find_plan(problem("rearrange_easy")).text() == steps("any_targets|0")
+    assert find_plan(problem("rearrange_easy")).text() == steps("goal0|0")
 
 
 def test_states_and_graph_agree_with_the_actions(problem):
@@ -67,7 +67,7 @@ def test_states_and_graph_agree_with_the_actions(problem):
 
 def test_nothing_to_do(problem):
     tidy = problem("rearrange_easy")
-    done = edit(tidy, add=["object_at(any_targets|0, TARGET_any_targets|0)"])
+    done = edit(tidy, add=["object_at(goal0|0, TARGET_goal0|0)"])
     assert find_plan(done).actions == ()
 
 
@@ -122,33 +122,33 @@ def test_pick_is_not_applicable_in_a_closed_container(problem):
     [(CAB, "open_cab", 0), (FRIDGE, "open_fridge", 0)],
 )
 def test_a_closed_goal_container_is_opened_before_picking(problem, container, opening, after):
-    easy, goal = problem("rearrange_easy"), "TARGET_any_targets|0"
+    easy, goal = problem("rearrange_easy"), "TARGET_goal0|0"
     plan = find_plan(edit(easy, add=[f"in({goal}, {container})"])).text()
     assert plan == [
         f"nav_to_receptacle({container}, {goal})",
         f"{opening}({container}, {goal})",
-        *steps("any_targets|0"),
+        *steps("goal0|0"),
     ]
 
 
 def test_holding_before_a_closed_goal_puts_the_object_down_first(problem):
-    easy, goal, spot = problem("rearrange_easy"), "TARGET_any_targets|0", "START_any_targets|0"
+    easy, goal, spot = problem("rearrange_easy"), "TARGET_goal0|0", "START_goal0|0"
     stuck = edit(
         easy,
         remove=["not_holding()"],
-        add=[f"in({goal}, {FRIDGE})", "holding(any_targets|0)"],
+        add=[f"in({goal}, {FRIDGE})", "holding(goal0|0)"],
     )
     assert find_plan(stuck) is None
     freed = stuck.replace(
         objects={**stuck.objects, spot: "goal_entity_type"},
-        init={*stuck.init, A(f"belongs(any_targets|0, {spot})")},
+        init={*stuck.init, A(f"belongs(goal0|0, {spot})")},
     )
     assert find_plan(freed).text() == [
         f"nav({spot})",
-        f"place(any_targets|0, {spot})",
+        f"place(goal0|0, {spot})",
         f"nav_to_receptacle({FRIDGE}, {goal})",
         f"open_fridge({FRIDGE}, {goal})",
-        *steps("any_targets|0"),
+        *steps("goal0|0"),
     ]
 
 

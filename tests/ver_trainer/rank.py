@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import torch
 from tests.ver_trainer.envs import make
 from tests.ver_trainer.test_learner import make_learner
 from ver_trainer import load_config
+from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.distributed.group import Group
+from ver_trainer.errors import StorageError
 from ver_trainer.rollout.batch import Rollout
 
 
@@ -51,5 +54,23 @@ def training(out: Path, *overrides: str) -> None:
     (out / f"result{rank}.json").write_text(json.dumps([result.steps, result.updates]))
 
 
+def full_disk(out: Path) -> None:
+    """Writes a checkpoint, then another one for which the second rank has no room."""
+    group = Group.from_environment()
+    manager = CheckpointManager(out / "checkpoints", keep=3)
+    rest = ({"w": torch.zeros(9)}, {}, {"rank": group.rank}, {}, None, "return", group)
+    manager.save(1, *rest)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    if group.rank == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, most))
+    try:
+        manager.save(2, *rest)
+    except StorageError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        (out / f"said{group.rank}").write_text(str(error))
+    group.close()
+
+
 if __name__ == "__main__":
-    {"gradient": gradient, "training": training}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+    kinds = {"gradient": gradient, "training": training, "full_disk": full_disk}
+    kinds[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

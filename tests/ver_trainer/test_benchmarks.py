@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from benchmarks import learning, scaling, trainer
+import benchmarks
+from benchmarks import learning, scaling
 from benchmarks.learning import Recall, interquartile_mean, make
 from benchmarks.trainer_envs import DepthNav, Waiting
+
+FOLDER = Path(next(iter(benchmarks.__path__)))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -57,12 +62,11 @@ def test_learning_goes_on_after_an_interruption(tmp_path, monkeypatch, capsys) -
         return -100.0 - seed, float("inf") if seed == 2 else 1000.0 * seed
 
     monkeypatch.setattr(learning, "one_run", one_run)
-    arguments = ["", f"json={tmp_path / 'l.json'}", "tasks=pendulum", "seeds=2"]
-    monkeypatch.setattr("sys.argv", arguments)
+    arguments = [f"json={tmp_path / 'l.json'}", "tasks=pendulum", "seeds=2"]
     with pytest.raises(KeyboardInterrupt):
-        learning.main()
+        learning.main(arguments)
     limit = 4
-    learning.main()
+    learning.main(arguments)
     assert done == [("ver", 1), ("ver", 2), ("ddppo", 1), ("ddppo", 2)]
     report = json.loads((tmp_path / "l.json").read_text())
     assert report["pendulum/ver"]["runs"] == [[-101.0, 1000.0], [-102.0, None]]
@@ -81,9 +85,17 @@ def test_simulation_limits() -> None:
     assert speeds[0] > speeds[1] > speeds[2]
 
 
-def test_options_are_checked() -> None:
-    assert trainer.options(["workload=compute"])["workload"] == "compute"
-    with pytest.raises(SystemExit, match="workload=sleep"):
-        trainer.options(["workload=sleep"])
-    with pytest.raises(SystemExit, match="unknown option 'job'"):
-        trainer.options(["job=1"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
+def test_help_and_mistakes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    module = import_module(f"benchmarks.{name}")
+    if not hasattr(module, "parse_or_help"):
+        return
+    for words, code in ((["--help"], 0), (["no_such_key=1"], 2)):
+        if (name, code) == ("trainer_ours", 2):  # its first words have no key
+            continue
+        with pytest.raises(SystemExit) as caught:
+            module.main(words)
+        assert caught.value.code == code
+        printed = capsys.readouterr()
+        assert ("(with their defaults):" in printed.out) == (code == 0)
+        assert ("unknown key 'no_such_key'" in printed.err) == (code == 2)

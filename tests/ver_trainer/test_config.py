@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
 
 from skills.commands import train as command
 from tpsrl.errors import UserError
-from ver_trainer.config import known_keys, load_config
+from ver_trainer.config import FREE_ON_RESUME, TrainConfig, load_config
 from ver_trainer.errors import ConfigError
+from ver_trainer.options import describe, keys
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"))
 
@@ -24,9 +26,12 @@ CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"
         ("collector=worker", "did you mean 'workers'"),
         ("optim.lr=fast", "optim.lr"),
         ("optim.lr=0", "greater than 0"),
+        ("optim.lr=nan", "finite number"),
+        ("collect.num_envs=0", "at least 1"),
         ("seed", "key=value"),
         ("config=nowhere.yaml", "nowhere.yaml"),
         ("env_args=[1", "env_args"),
+        ("ppo.gamma=1.5", "at most 1"),
         ("collect.max_batch=99", "collect.num_envs"),
         ("collect.preempt_fraction=0", "preempt_fraction"),
     ],
@@ -57,8 +62,25 @@ def test_files_overrides_and_keywords(tmp_path: Path) -> None:
     assert (config.scheme, config.ppo.epochs, config.ppo.clip, config.seed) == ("nover", 7, 0.3, 9)
     assert config.env_args == {"gravity": 5.0, "length": 2}
     file.write_text("ppo:\n  epoch: 7\n")
-    with pytest.raises(ConfigError, match=r"'ppo.epoch' in mine.yaml.*'ppo.epochs'"):
+    with pytest.raises(ConfigError, match=r"'ppo.epoch' in .*mine.yaml.*'ppo.epochs'"):
         load_config([f"config={file}"])
+
+
+@pytest.mark.parametrize("key", keys(TrainConfig))
+def test_no_number_is_infinite(key: str) -> None:
+    values = [".nan", ".inf", "-.inf", "nan", "1e999"]
+    default = functools.reduce(getattr, key.split("."), TrainConfig())
+    if isinstance(default, float):
+        values.append("1" + "0" * 400)  # no float at all
+    for value in values if isinstance(default, (int, float)) else []:
+        with pytest.raises(ConfigError, match=rf"'{key}'"):
+            load_config([f"{key}={value}"])
+
+
+def test_numbers_of_the_environment_and_of_lists_are_finite_too() -> None:
+    for text, name in (("env_args.a.b=[1,.nan]", "env_args.a.b.1"), ("net.mlp=[.inf]", "net.mlp")):
+        with pytest.raises(ConfigError, match=rf"'{name}"):
+            load_config([text])
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
@@ -76,14 +98,16 @@ def test_paper_configuration_is_table_a1() -> None:
     assert (config.net.core_size, config.net.core_layers) == (512, 2)
 
 
-def test_every_choice_is_a_key() -> None:
-    from ver_trainer.config import CHOICES, FREE_ON_RESUME
+def test_every_key_says_what_it_means() -> None:
+    assert set(FREE_ON_RESUME) <= set(keys(TrainConfig))
+    for line in describe(TrainConfig).splitlines():
+        assert len(line.split(": ", 1)[-1]) > 5 and ": " in line, line
 
-    assert set(CHOICES) | set(FREE_ON_RESUME) <= set(known_keys())
 
-
-def test_the_command_reports_bad_input_as_user_error() -> None:
+def test_the_command_reports_bad_input_as_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'scheme'"):
         command.run(["schem=ver"])
+    with pytest.raises(UserError, match="did you mean 'skill'"):
+        command.run(["skil=pick"])
     with pytest.raises(UserError, match="Nowhere"):
-        command.run(["env=Nowhere-v3", "out=/nonexistent/never"])
+        command.run(["env=Nowhere-v3", f"out={tmp_path / 'never'}"])

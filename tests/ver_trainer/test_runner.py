@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tests.ver_trainer.envs import make
 from ver_trainer import evaluate, load_config, load_policy, train
 from ver_trainer.envs.slot import EnvFactory
-from ver_trainer.errors import CheckpointError, ConfigError, NonFiniteError, TrainerError
+from ver_trainer.errors import ConfigError, NonFiniteError, TrainerError
 from ver_trainer.runner import Runner
 
 ROOT = Path(__file__).parents[2]
@@ -195,13 +195,6 @@ def test_run_folder(tmp_path: Path) -> None:
     assert len(result.returns) == 4 and (result.returns == result.lengths).all()
 
 
-def test_damaged_checkpoint_is_named(tmp_path: Path) -> None:
-    train(config(tmp_path, collector="inline"))
-    (tmp_path / "checkpoints" / "update_000000010" / "state.0.pt").write_bytes(b"nothing")
-    with pytest.raises(CheckpointError, match="damaged"):
-        train(config(tmp_path, collector="inline", total_steps=1000))
-
-
 def new_children(before: set[psutil.Process]) -> set[psutil.Process]:
     """Child processes that are not in ``before``: other tests may have left helpers running."""
     return set(psutil.Process().children(recursive=True)) - before
@@ -299,7 +292,7 @@ def test_evaluation_and_video_during_training(tmp_path: Path) -> None:
     records = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     evaluations = [r for r in records if "eval/return" in r]
     assert len(evaluations) == 2 and "eval/success" in evaluations[0]
-    assert list((tmp_path / "videos").rglob("*.mp4"))
+    assert len(list((tmp_path / "videos").rglob("*.mp4"))) == 4  # each environment's own
 
 
 def test_pretrained_weights_start_the_run(tmp_path: Path) -> None:

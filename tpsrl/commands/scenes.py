@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from tpsrl.config import load
+from tpsrl.episodes.habitat_json import load_episodes
+from tpsrl.episodes.shipped import load_shipped, shipped_scenarios
+from tpsrl.episodes.validate import validate
 from tpsrl.errors import UserError, nearest
+from tpsrl.habitat.export.dataset import export_dataset
+from tpsrl.habitat.load.dataset import load_dataset
+from tpsrl.habitat.load.episodes import load_for_episodes
+from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.objects import object_types
+from ver_trainer.options import load, option
 
 HELP = """Write the apartments as a Habitat scene dataset, or read one and say what is in it.
 
@@ -21,19 +29,12 @@ HELP = """Write the apartments as a Habitat scene dataset, or read one and say w
 class ScenesConfig:
     """Keys of ``tpsrl scenes``."""
 
-    format: str = field(default="habitat", metadata={"help": "export: of what program",
-                                                     "choices": ["habitat"]})  # fmt: skip
-    out: Path = field(
-        default=Path("outputs/habitat"), metadata={"help": "export: folder of the dataset"}
-    )
-    robot: bool = field(default=True, metadata={"help": "export: write Fetch's URDF, too"})
-    episodes: bool = field(
-        default=True, metadata={"help": "export: write the shipped val episodes, too"}
-    )
-    path: Path | None = field(
-        default=None, metadata={"help": "check: folder with a .scene_dataset_config.json"}
-    )
-    data: Path | None = field(default=None, metadata={"help": "check: episode file to play there"})
+    format: str = option("habitat", "export: of what program", choices=("habitat",))
+    out: Path = option(Path("outputs/habitat"), "export: folder of the dataset")
+    robot: bool = option(True, "export: write Fetch's URDF, too")
+    episodes: bool = option(True, "export: write the shipped val episodes, too")
+    path: Path | None = option(None, "check: folder with a .scene_dataset_config.json")
+    data: Path | None = option(None, "check: episode file to play there")
 
 
 CONFIG = ScenesConfig
@@ -50,11 +51,6 @@ def run(overrides: list[str]) -> int:
 
 
 def _export(config: ScenesConfig) -> int:
-    from tpsrl.episodes.shipped import load_shipped, shipped_scenarios
-    from tpsrl.habitat.export.dataset import export_dataset
-    from tpsrl.scenes.apartment import load_apartment
-    from tpsrl.scenes.objects import object_types
-
     started = time.monotonic()
     chosen = {}
     if config.episodes:
@@ -74,11 +70,6 @@ def _check(config: ScenesConfig) -> int:
     """Read everything, so that what would fail later is named now."""
     if config.path is None:
         raise UserError("tpsrl scenes check needs path=DIR, the folder of a scene dataset")
-    from tpsrl.episodes.habitat_json import load_episodes
-    from tpsrl.episodes.validate import validate
-    from tpsrl.habitat.load.dataset import load_dataset
-    from tpsrl.habitat.load.episodes import load_for_episodes
-
     episodes = [] if config.data is None else list(load_episodes(config.data))
     if episodes:
         dataset, episodes = load_for_episodes(config.path, episodes)

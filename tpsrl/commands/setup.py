@@ -6,11 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Console
 
-from tpsrl.config import load
+from ver_trainer.options import load, option
 
 HELP = """Check this machine: Python, packages, off-screen OpenGL.
 
@@ -30,9 +30,7 @@ _PROBE = (
 class SetupConfig:
     """Keys of ``tpsrl setup``."""
 
-    install: bool = field(
-        default=True, metadata={"help": "install missing OpenGL libraries when run as root"}
-    )
+    install: bool = option(True, "install missing OpenGL libraries when run as root")
 
 
 CONFIG = SetupConfig

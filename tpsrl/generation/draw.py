@@ -76,15 +76,13 @@ class Drawer:
         """
         items: list[Item] = []
         # targets first: they have the fewest places, and clutter must not hide them
-        for label, goal in self.scenario.goals.items():
+        for label, goal in self.scenario.targets():
             sampler = self.scenario.samplers[goal.sampler]
-            for _ in range(goal.count):
-                placement = self._pair(rng, goal.sampler, sampler, items)
-                items.append(_target(placement, f"{label}|{len(items)}", goal))
+            items.append(_target(self._pair(rng, goal.sampler, sampler, items), label, goal))
         chosen = self._goal_receptacles(rng, items)
         joints = self._joints([i.placement.receptacle for i in items], chosen)
         for name, sampler in self.scenario.samplers.items():
-            made = sum(g.count for g in self.scenario.goals.values() if g.sampler == name)
+            made = sum(goal.sampler == name for _, goal in self.scenario.targets())
             for _ in range(sampler.count - made):
                 items.append(Item(self._pair(rng, name, sampler, items)))
         return Draft(tuple(items), chosen, joints)

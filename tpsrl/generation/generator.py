@@ -21,7 +21,7 @@ from tpsrl.generation.draw import Draft, Drawer, Item, Rejected
 from tpsrl.generation.placement import Placement, Placer
 from tpsrl.generation.prisms import Solids
 from tpsrl.generation.room import Pose, Room
-from tpsrl.generation.rules import MAX_PER_TYPE, Scenario, split_layouts
+from tpsrl.generation.rules import MAX_PER_TYPE, Scenario, check_scenario, split_layouts
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.mujoco.engine import MujocoSimulator
@@ -64,7 +64,7 @@ class Generator:
         seed: of the whole set.
 
     Raises:
-        UserError: no such split, or the scenario names a receptacle or object that is not there.
+        UserError: no such split, or the scenario asks for what is not there.
     """
 
     def __init__(self, scenario: Scenario, split: str, seed: int) -> None:
@@ -74,7 +74,7 @@ class Generator:
         self.apartment = load_apartment()
         self.kinds = dict(object_types())
         self.layouts = split_layouts(list(self.apartment.layouts), split)
-        self._check_names()
+        check_scenario(scenario)
         used = {t for s in scenario.samplers.values() for t in s.objects}
         self._sim = MujocoSimulator(1, depth=None, pool=dict.fromkeys(sorted(used), MAX_PER_TYPE))
         self._drawers: dict[str, Drawer] = {}
@@ -205,22 +205,3 @@ class Generator:
             room = Room(self.apartment, self._sim.scene())
             self._drawers[layout] = Drawer(self.scenario, room, Placer(room, self.kinds))
         return self._drawers[layout]
-
-    def _check_names(self) -> None:
-        places = {r.name for f in self.apartment.furniture for r in f.receptacles}
-        wanted = {k: s.receptacles for k, s in self.scenario.samplers.items()}
-        wanted |= {k: g.receptacles for k, g in self.scenario.goals.items()}
-        for name, receptacles in wanted.items():
-            where = f"scenario '{self.scenario.name}', '{name}'"
-            missing = [r for r in receptacles if r not in places]
-            if missing:
-                known = ", ".join(sorted(places))
-                raise UserError(f"{where}: unknown receptacle '{missing[0]}'; known are: {known}")
-        for name, objects in self.scenario.samplers.items():
-            missing = [t for t in objects.objects if t not in self.kinds]
-            if missing:
-                known = ", ".join(sorted(self.kinds))
-                raise UserError(
-                    f"scenario '{self.scenario.name}', '{name}': unknown object"
-                    f" '{missing[0]}'; known are: {known}"
-                )

@@ -13,8 +13,9 @@ import numpy as np
 
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
+from tpsrl.geometry.rotations import frame, matrix_to_quat, planar_frame
 from tpsrl.scenes.description import Apartment, Layout
-from tpsrl.scenes.geometry import find_receptacle, frame, matrix_to_quat, planar_frame
+from tpsrl.scenes.geometry import find_receptacle
 
 
 def moved_episodes(

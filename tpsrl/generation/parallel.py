@@ -56,7 +56,7 @@ def generate(
             episode cannot be made.
     """
     provenance = {"scenario": scenario.name, "split": split, "seed": seed}
-    what = _fingerprint(scenario)
+    what = fingerprint(scenario, split, seed)
     partial_set = out.with_name(out.name + ".partial")
     with ResultFolder(partial_set, {**provenance, "rules_and_scenes": what}) as folder:
         todo = folder.missing([_Draw(index, what) for index in range(n)])
@@ -87,7 +87,8 @@ def _making(
     yield make
 
 
-def _fingerprint(scenario: Scenario) -> str:
-    what = json.dumps(asdict(scenario), sort_keys=True)
+def fingerprint(scenario: Scenario, split: str, seed: int) -> str:
+    """Return a digest of what a set of episodes depends on: rules, split, seed and scenes."""
+    what = json.dumps([asdict(scenario), split, seed], sort_keys=True)
     scenes = repr(load_apartment()) + repr(sorted(object_types().items()))
     return hashlib.sha256((what + scenes).encode()).hexdigest()[:16]

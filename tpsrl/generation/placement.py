@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tpsrl.generation.prisms import Prism, Solids, object_prism, object_vertices, union, yaw_quat
+from tpsrl.generation.prisms import Prism, Solids, object_prism, object_vertices, union
 from tpsrl.generation.room import Pose, Room
+from tpsrl.geometry.rotations import yaw_quat
 from tpsrl.scenes.description import ObjectType
 
 PLACEMENT_TRIES = 50

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import shapely
 
+from tpsrl.geometry.rotations import quat_to_matrix
 from tpsrl.scenes.description import ObjectType
-from tpsrl.scenes.geometry import quat_to_matrix, shape_points
+from tpsrl.scenes.geometry import shape_points
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,6 @@ class Prism:
     bottom: float
     top: float
     owner: str
-
-
-def yaw_quat(yaw: float) -> np.ndarray:
-    """(4,) ``wxyz`` quaternion of a turn about z, ``w >= 0``."""
-    quat = np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)])
-    return quat if quat[0] >= 0 else -quat
 
 
 def prism(vertices: np.ndarray, owner: str) -> Prism:

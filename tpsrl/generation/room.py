@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpsrl.generation.prisms import Prism, Solids, prism
+from tpsrl.geometry.rotations import frame, matrix_to_quat
 from tpsrl.robot.fetch import NAVIGATION_HEIGHT
 from tpsrl.scenes.description import Apartment, Furniture, Joint, Link
 from tpsrl.scenes.geometry import (
-    frame,
+    enclosing_joints,
     link_footprint,
     link_frame,
-    matrix_to_quat,
     receptacle_box,
     shape_points,
 )
@@ -54,7 +54,7 @@ class Room:
         pairs = [(f, r) for f in apartment.furniture for r in f.receptacles]
         self.capacity = {r.name: r.capacity for _, r in pairs if r.capacity is not None}
         self._link_of = {r.name: f"{f.name}/{r.link}" for f, r in pairs}
-        self._container = {r.name: self._find_container(f, r.name) for f, r in pairs}
+        self._container = enclosing_joints(apartment)
         self.boxes = {r.name: receptacle_box(apartment, self.layout, r.name) for _, r in pairs}
         self.closed = self.solids({})
         self._opened: dict[tuple[tuple[str, float], ...], tuple[Solids, Navigation]] = {}
@@ -70,7 +70,7 @@ class Room:
 
     def container_of(self, receptacle: str) -> str | None:
         """Joint that opens the container around a receptacle, ``None`` if it lies open."""
-        return self._container[receptacle]
+        return self._container.get(receptacle)
 
     def open_position(self, joint: str) -> float:
         """Position at which a container's contents are checked for reach."""
@@ -120,14 +120,3 @@ class Room:
         model = self._links[key][1].joint
         assert model is not None
         return model
-
-    def _find_container(self, piece: Furniture, receptacle: str) -> str | None:
-        moving = self.joint_of(receptacle)
-        if moving is not None:
-            return moving
-        center = next(np.array(r.center) for r in piece.receptacles if r.name == receptacle)
-        for box in piece.containers:
-            inside = np.abs(center - np.array(box.center)) <= np.array(box.half_size)
-            if not box.moves and inside.all():
-                return f"{piece.name}/{box.joint_link}"
-        return None

@@ -1,16 +1,27 @@
-"""What an episode of each scenario consists of; one YAML each in ``configs/episodes``."""
+"""Scenarios: what their episodes consist of and what is to be done in them.
+
+One YAML is one scenario: those that ship lie in ``configs/scenarios``, others anywhere.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from omegaconf import MISSING, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from yaml import YAMLError
 
 from tpsrl.errors import UserError, nearest
 from tpsrl.rooms import CONFIGS
+from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.description import Apartment, Joint
+from tpsrl.scenes.geometry import enclosing_joints
+from tpsrl.scenes.objects import object_types
 
 SPLIT_LAYOUTS = {
     "train": ("sc0", "sc1", "sc2"),
@@ -27,6 +38,11 @@ SPLITS = ("train", "val", "test")
 
 MAX_PER_TYPE = 5
 """Most objects of one type in an episode: the engines keep that many bodies of each."""
+
+OPENED = {"slide": 0.45 - 0.1, "hinge": 1.22 - 0.15}
+"""A container is open beyond this joint position, m (drawer) or rad (door), as in habitat-lab."""
+
+_FOLDER = CONFIGS / "scenarios"
 
 
 @dataclass
@@ -65,60 +81,226 @@ class GoalSampler:
 
 
 @dataclass
-class Scenario:
-    """One kind of episode.
+class PlanRules:
+    """What differs from the plain task, every target at its goal and nothing held.
 
     Attributes:
-        name: the scenario.
+        goal: atoms of :mod:`planner` that shall be true at the end, instead of the plain task's.
+        stages: name -> atoms; what evaluation reports, instead of one pick and one place a target.
+    """
+
+    goal: list[str] = field(default_factory=list)
+    stages: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass
+class Scenario:
+    """One kind of episode and what is to be done in it.
+
+    Attributes:
         samplers: name -> objects; those that goals refer to are placed first.
         goals: label -> goals; the k-th target of the episode is called ``"label|k"``.
         joints: furniture joints that do not start closed, m or rad.
         open_if_used: furniture joints that start at this position if the container they open
             holds a target or a goal at reset.
         max_per_receptacle: receptacle -> most objects on it.
-        layouts: per split, prefixes of the layouts to draw from.
+        max_steps: control steps after which an episode fails. Those of the benchmark's scenarios
+            are habitat-lab's (v0.2.x, as VER used it).
+        problem: where the task is another than the targets at their goals.
+        name: the file's, without its ending; not in the file.
+        file: absolute path, ``""`` for a scenario that ships; not in the file.
     """
 
-    name: str = MISSING
     samplers: dict[str, ObjectSampler] = MISSING
     goals: dict[str, GoalSampler] = field(default_factory=dict)
     joints: dict[str, float] = field(default_factory=dict)
     open_if_used: dict[str, float] = field(default_factory=dict)
     max_per_receptacle: dict[str, int] = field(default_factory=dict)
+    max_steps: int = 5000
+    problem: PlanRules = field(default_factory=PlanRules)
+    name: str = ""
+    file: str = ""
 
-    def target_count(self) -> int:
-        """Number of objects to be moved."""
-        return sum(g.count for g in self.goals.values())
+    def targets(self) -> list[tuple[str, GoalSampler]]:
+        """Return the label of each target with the rules of its goal, in order."""
+        goals = [(label, goal) for label, goal in self.goals.items() for _ in range(goal.count)]
+        return [(f"{label}|{k}", goal) for k, (label, goal) in enumerate(goals)]
+
+    def to_solve(self) -> bool:
+        """Return whether there is anything to do in an episode."""
+        return bool(self.goals or self.problem.goal)
+
+    def digest(self) -> str:
+        """Return the first 16 hex digits of the file's SHA-256, ``""`` if the scenario ships."""
+        return hashlib.sha256(Path(self.file).read_bytes()).hexdigest()[:16] if self.file else ""
+
+    def origin(self) -> dict[str, str]:
+        """Return what a result says of a user's file: path and digest; empty if it ships."""
+        if not self.file:
+            return {}
+        return {"scenario_file": self.file, "scenario_digest": self.digest()}
+
+    def stem(self) -> str:
+        """Return the name of files made for it, which a file that changes gets anew."""
+        return "_".join(filter(None, (self.name, self.digest())))
 
 
 def scenario_names() -> list[str]:
     """Names of all scenarios that ship with tpsrl."""
-    return sorted(p.stem for p in _folder().glob("*.yaml"))
+    return sorted(p.stem for p in _FOLDER.glob("*.yaml"))
+
+
+def find_scenario(name: str) -> Path:
+    """Return the file of a scenario.
+
+    Args:
+        name: of a scenario that ships, or the path of a YAML file.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if name in scenario_names():
+        return _FOLDER / f"{name}.yaml"
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return path.resolve()
+    hint = nearest(path.stem, scenario_names())
+    raise UserError(f"unknown scenario '{name}', which is no YAML file either{hint}")
 
 
 def load_scenario(name: str) -> Scenario:
-    """Read the YAML file of a scenario.
+    """Read and check a scenario.
+
+    Args:
+        name: of a scenario that ships, or the path of a YAML file.
 
     Raises:
-        UserError: no such scenario, or its file has an unknown key or a wrong value.
+        UserError: there is none, or one sentence that names its file and the key.
     """
-    names = scenario_names()
-    if name not in names:
-        raise UserError(f"unknown scenario '{name}'{nearest(name, names)}")
-    path = _folder() / f"{name}.yaml"
+    path = find_scenario(name)
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Scenario), OmegaConf.load(path))
+        content = OmegaConf.load(path)
+        derived = [key for key in ("name", "file") if key in content]
+        if derived:
+            raise UserError(f"{path}: key '{derived[0]}' is not for the file, whose name names it")
+        merged = OmegaConf.merge(OmegaConf.structured(Scenario), content)
         scenario: Any = OmegaConf.to_object(merged)
-    except OmegaConfBaseException as e:
-        raise UserError(f"{path}: {str(e).splitlines()[0]}") from None
-    for label, goal in scenario.goals.items():
-        sampler = scenario.samplers.get(goal.sampler)
-        if sampler is None or sampler.count < goal.count:
-            raise UserError(
-                f"{path}: goals.{label} wants {goal.count} objects of sampler '{goal.sampler}',"
-                " which does not draw that many"
-            )
+    except OmegaConfBaseException as error:
+        raise UserError(f"{path}: {_reason(error)}") from None
+    except (OSError, YAMLError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path} holds no mapping in YAML: {reason}") from None
+    scenario.name, scenario.file = path.stem, "" if path.parent == _FOLDER else str(path)
+    check_scenario(scenario)
     return scenario
+
+
+def _reason(error: OmegaConfBaseException) -> str:
+    known = [f.name for f in fields(error.object_type)] if is_dataclass(error.object_type) else []
+    if known and error.key not in known:
+        place = str(error.full_key).rpartition(".")[0]
+        where = f" in '{place}'" if place else ""
+        return f"unknown key '{error.key}'{where}{nearest(str(error.key), known)}"
+    if isinstance(error, MissingMandatoryValue):
+        return f"key '{error.full_key}' is missing"
+    return f"key '{error.full_key}': {str(error).splitlines()[0]}"
+
+
+def check_scenario(scenario: Scenario) -> None:
+    """Check names, numbers, and that every target and goal can be reached.
+
+    Raises:
+        UserError: one sentence that names the scenario's file and the key.
+    """
+    where, apartment = scenario.file or f"scenario '{scenario.name}'", load_apartment()
+    joints = {
+        f"{piece.name}/{link.name}": link.joint
+        for piece in apartment.furniture
+        for link in piece.links
+        if link.joint is not None
+    }
+    for key, names, what, known in _names(scenario, apartment, joints):
+        for name in names:
+            if name not in known:
+                raise UserError(f"{where}: {key}: unknown {what} '{name}'{nearest(name, known)}")
+        if not names and key.endswith(("samplers", ".objects", ".receptacles")):
+            raise UserError(f"{where}: {key} is empty; name at least one {what}")
+    _check_numbers(scenario, joints, where)
+    _check_containers(scenario, apartment, joints, where)
+
+
+def _names(
+    scenario: Scenario, apartment: Apartment, joints: Collection[str]
+) -> Iterator[tuple[str, Collection[str], str, Collection[str]]]:
+    """Yield each key with the names it holds, what they are names of, and all such names."""
+    places = [r.name for piece in apartment.furniture for r in piece.receptacles]
+    yield "samplers", scenario.samplers, "sampler", scenario.samplers
+    for name, sampler in scenario.samplers.items():
+        yield f"samplers.{name}.objects", sampler.objects, "object", object_types()
+    for label, goal in scenario.goals.items():
+        yield f"goals.{label}.sampler", [goal.sampler], "sampler", scenario.samplers
+    for group in ("samplers", "goals"):
+        for name, rules in getattr(scenario, group).items():
+            yield f"{group}.{name}.receptacles", rules.receptacles, "receptacle", places
+            yield f"region_ratio of {group}.{name}", rules.region_ratio, "receptacle", places
+    yield "max_per_receptacle", scenario.max_per_receptacle, "receptacle", places
+    yield "joints", scenario.joints, "joint", joints
+    yield "open_if_used", scenario.open_if_used, "joint", joints
+
+
+def _check_numbers(scenario: Scenario, joints: Mapping[str, Joint], where: str) -> None:
+    counts = [(f"samplers.{k}.count", s.count, 0) for k, s in scenario.samplers.items()]
+    counts += [(f"goals.{k}.count", g.count, 1) for k, g in scenario.goals.items()]
+    for key, count, low in [*counts, ("max_steps", scenario.max_steps, 1)]:
+        if count < low:
+            raise UserError(f"{where}: {key}={count} must be at least {low}")
+    wanted = Counter(goal.sampler for _, goal in scenario.targets())
+    for label, goal in scenario.goals.items():
+        sampler = scenario.samplers[goal.sampler]
+        if sampler.count < wanted[goal.sampler]:
+            raise UserError(
+                f"{where}: samplers.{goal.sampler}.count={sampler.count} is too few: goals.{label}"
+                f" and others make {wanted[goal.sampler]} targets of its objects"
+            )
+    for key in ("joints", "open_if_used"):
+        for name, value in getattr(scenario, key).items():
+            joint = joints[name]
+            if not joint.lower <= value <= joint.upper:
+                raise UserError(
+                    f"{where}: {key}.{name}={value:g} is outside the joint's range"
+                    f" {joint.lower:g} to {joint.upper:g}"
+                )
+
+
+def _check_containers(
+    scenario: Scenario, apartment: Apartment, joints: Mapping[str, Joint], where: str
+) -> None:
+    """Refuse targets and goals that are shut away for good.
+
+    The fridge's shelf stands still, so a plan may open the door; a goal in a drawer is a place in
+    the world, which the drawer would leave when a plan opens it.
+    """
+    handles = {f"{piece.name}/{m.link}" for piece in apartment.furniture for m in piece.markers}
+    for place, joint in enclosing_joints(apartment).items():
+        kind = joints[joint].kind
+        start = {**scenario.joints, **scenario.open_if_used}.get(joint, 0.0)
+        if start > OPENED[kind]:
+            continue
+        wide = {"slide": 0.5, "hinge": 1.5}[kind]
+        advice = f"let it start open, e.g. open_if_used: {{{joint}: {wide}}}"
+        for label, goal in scenario.goals.items():
+            if place in goal.receptacles and kind == "slide":
+                raise UserError(
+                    f"{where}: goals.{label}.receptacles: '{place}' is in a drawer that starts"
+                    " closed, and a step that opens it would leave the goal behind in the closed"
+                    f" drawer's place; {advice}"
+                )
+            starts = scenario.samplers[goal.sampler].receptacles
+            if place in (*starts, *goal.receptacles) and joint not in handles:
+                raise UserError(
+                    f"{where}: goals.{label}: '{place}' is closed and has no handle, so no step of"
+                    f" a plan can open it; {advice}"
+                )
 
 
 def with_clutter(scenario: Scenario, count: int) -> Scenario:
@@ -126,11 +308,11 @@ def with_clutter(scenario: Scenario, count: int) -> Scenario:
 
     The last sampler that draws more objects than it makes targets of is changed.
     """
-    targets = {g.sampler: g.count for g in scenario.goals.values()}
+    targets = Counter(goal.sampler for _, goal in scenario.targets())
     samplers = dict(scenario.samplers)
     for name, sampler in reversed(samplers.items()):
-        if sampler.count > targets.get(name, 0):
-            samplers[name] = replace(sampler, count=targets.get(name, 0) + count)
+        if sampler.count > targets[name]:
+            samplers[name] = replace(sampler, count=targets[name] + count)
             return replace(scenario, samplers=samplers)
     return scenario
 
@@ -144,7 +326,3 @@ def split_layouts(names: list[str], split: str) -> list[str]:
     if split not in SPLIT_LAYOUTS:
         raise UserError(f"unknown split '{split}'{nearest(split, SPLIT_LAYOUTS)}")
     return sorted(n for n in names if n.split("_")[0] in SPLIT_LAYOUTS[split])
-
-
-def _folder() -> Path:
-    return CONFIGS / "episodes"

@@ -53,6 +53,12 @@ def wrap(xp: Any, angle: Array) -> Array:
     return xp.remainder(angle + np.pi, 2 * np.pi) - np.pi
 
 
+def yaw_of(xp: Any, quat: Array) -> Array:
+    """Return the (...) turn about the vertical, rad, of (..., 4) wxyz orientations."""
+    w, x, y, z = (quat[..., i] for i in range(4))
+    return xp.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+
+
 def full_like_rows(xp: Any, reference: Array, value: Any, dtype: Any) -> Array:
     """Return an (n,) array of ``value`` on the device of ``reference`` (n, ...)."""
     return xp.full((reference.shape[0],), value, dtype=dtype, device=device(reference))

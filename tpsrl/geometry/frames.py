@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from tpsrl.geometry.rotations import principal
+
 _Z_UP_FROM_Y_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
 
 
@@ -53,7 +55,7 @@ def points_to_habitat(points: np.ndarray) -> np.ndarray:
 def start_from_habitat(position: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """(3,) position and (4,) ``xyzw`` rotation about y to (3,) x, y, yaw."""
     yaw = 2.0 * np.arctan2(rotation[1], rotation[3])
-    return np.array([position[0], -position[2], np.arctan2(np.sin(yaw), np.cos(yaw))])
+    return np.array([position[0], -position[2], principal(yaw)])
 
 
 def start_to_habitat(start: np.ndarray) -> tuple[list[float], list[float]]:

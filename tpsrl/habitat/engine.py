@@ -17,7 +17,7 @@ from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
 from tpsrl.habitat import format as fmt
 from tpsrl.habitat.export.dataset import export_dataset
-from tpsrl.habitat.link import InProcess, Link, ServerProcess
+from tpsrl.habitat.link import BackendLink, InProcess, ServerProcess
 from tpsrl.habitat.load.dataset import Dataset, load_dataset
 from tpsrl.habitat.load.files import Catalog
 from tpsrl.habitat.remote import RemoteSimulator
@@ -70,7 +70,7 @@ def habitat_simulator(
         dataset = scenes.read()[0]
     options = backend_options(dataset, root, robot, depth, gpu)
 
-    def connect() -> Link:
+    def connect() -> BackendLink:
         if python is not None:
             return ServerProcess(Path(python).expanduser(), BACKEND, options)
         from tpsrl.habitat.server import habitat_backend

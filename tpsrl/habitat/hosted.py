@@ -19,7 +19,10 @@ from tpsrl.habitat.link import ServerProcess
 from tpsrl.habitat.remote import RemoteSimulator
 from tpsrl.habitat.scenes import Scenes
 from tpsrl.habitat.server import layout
+from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator, Snapshot
+from tpsrl.sim.scene_info import SceneLibrary
 
 
 def mujoco_server(
@@ -36,10 +39,6 @@ def mujoco_server(
         scenes: of a Habitat dataset, ``None`` for tpsrl's own apartment.
         pool: object type -> bodies that MuJoCo compiles in.
     """
-    from tpsrl.scenes.apartment import load_apartment
-    from tpsrl.scenes.objects import object_types
-    from tpsrl.sim.scene_info import SceneLibrary
-
     apartment, types = load_apartment(), object_types()
     if scenes is not None:
         dataset = scenes.read()[0]

@@ -32,7 +32,7 @@ class EngineLostError(UserError):
     """The engine's process is gone, and with it the episode that it played."""
 
 
-class Link(Protocol):
+class BackendLink(Protocol):
     """A way to a backend: in another process or in this one."""
 
     about: Mapping[str, Any]
@@ -65,11 +65,11 @@ class InProcess:
 
     @property
     def lost(self) -> str:
-        """See :class:`Link`."""
+        """See :class:`BackendLink`."""
         return "" if self._backend is not None else "this simulator is closed"
 
     def call(self, operation: str, **args: Any) -> Any:
-        """See :class:`Link`."""
+        """See :class:`BackendLink`."""
         if self._backend is None:
             raise EngineLostError("this simulator is closed")
         try:
@@ -80,7 +80,7 @@ class InProcess:
             raise
 
     def close(self) -> None:
-        """See :class:`Link`."""
+        """See :class:`BackendLink`."""
         if self._backend is not None:
             self._backend.op_close()
             self._backend = None
@@ -137,11 +137,11 @@ class ServerProcess:
 
     @property
     def lost(self) -> str:
-        """See :class:`Link`."""
+        """See :class:`BackendLink`."""
         return self._lost
 
     def call(self, operation: str, **args: Any) -> Any:
-        """See :class:`Link`.
+        """See :class:`BackendLink`.
 
         Raises:
             EngineLostError: the server died or does not answer.

@@ -12,7 +12,7 @@ import numpy as np
 from tpsrl.episodes.habitat_json import episode_to_json
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
-from tpsrl.habitat.link import Link
+from tpsrl.habitat.link import BackendLink
 from tpsrl.habitat.raster import navigation_of
 from tpsrl.habitat.server import layout
 from tpsrl.scenes.description import ObjectType
@@ -50,7 +50,7 @@ class RemoteSimulator(Simulator):
 
     def __init__(
         self,
-        connect: Callable[[], Link],
+        connect: Callable[[], BackendLink],
         library: SceneLibrary,
         types: Mapping[str, ObjectType],
         depth: int | None,
@@ -286,7 +286,7 @@ class _Kept:
         weakref.finalize(self, _drop, self.link, weakref.ref(owner), number)
 
 
-def _drop(link: weakref.ref[Link], owner: weakref.ref[RemoteSimulator], number: int) -> None:
+def _drop(link: weakref.ref[BackendLink], owner: weakref.ref[RemoteSimulator], number: int) -> None:
     """Note that a state can be dropped, unless its backend is gone with it."""
     simulator = owner()
     if simulator is not None and simulator._link is link():

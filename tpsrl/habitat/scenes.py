@@ -81,7 +81,8 @@ def choose_scenes(
             )
         return None
     file = None if data is None or benchmark else str(data.resolve())
-    return Scenes(str(path.resolve()), scenario, split, file, count)
+    name = Path(scenario).stem  # scenario= may be a file, and the dataset may have names of its own
+    return Scenes(str(path.resolve()), name, split, file, count)
 
 
 def habitat_options(config: HabitatConfig, gpu: int) -> dict[str, Any]:

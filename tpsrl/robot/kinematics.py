@@ -13,7 +13,9 @@ import mink
 import mujoco
 import numpy as np
 
+from tpsrl.geometry.rotations import shortest_rotation, wrap
 from tpsrl.robot import fetch
+from tpsrl.robot.mjcf import add_fetch
 
 _DAMPING = 1e-3
 _MINK_STEPS = 60
@@ -154,7 +156,7 @@ class ArmKinematics:
             return None
         elbow = float(np.arccos(cosine))
         lift = -np.arctan2(z, x) - np.arctan2(fore * np.sin(elbow), upper + fore * cosine)
-        flex = (pitch - lift - elbow + np.pi) % (2 * np.pi) - np.pi
+        flex = wrap(pitch - lift - elbow)
         qpos = np.array([pan, lift, 0.0, elbow, 0.0, flex, 0.0])
         inside = np.all((qpos >= fetch.ARM_LOWER) & (qpos <= fetch.ARM_UPPER))
         return qpos if inside else None
@@ -218,7 +220,7 @@ class ArmKinematics:
             pose = configuration.get_transform_frame_to_world("ee", "site")
             rotation = pose.rotation().as_matrix()
             if approach is not None:
-                rotation = _turn_to(rotation[:, 0], approach) @ rotation
+                rotation = shortest_rotation(rotation[:, 0], approach) @ rotation
             goal = mink.SE3.from_rotation_and_translation(
                 mink.SO3.from_matrix(rotation), np.asarray(position, dtype=np.float64)
             )
@@ -238,26 +240,9 @@ def arm_kinematics() -> ArmKinematics:
     return ArmKinematics()
 
 
-def _turn_to(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Return the smallest (3, 3) rotation that takes unit vector ``old`` to ``new``."""
-    axis = np.cross(old, new)
-    sine, cosine = float(np.linalg.norm(axis)), float(old @ new)
-    if sine < 1e-9:
-        if cosine > 0.0:
-            return np.eye(3)
-        side = np.eye(3)[int(np.argmin(np.abs(old)))]
-        axis = np.cross(old, side)
-        axis /= np.linalg.norm(axis)
-        return 2.0 * np.outer(axis, axis) - np.eye(3)
-    axis /= sine
-    cross = np.array([[0, -axis[2], axis[1]], [axis[2], 0, -axis[0]], [-axis[1], axis[0], 0]])
-    return np.eye(3) + sine * cross + (1.0 - cosine) * cross @ cross
-
-
 def _arm_model() -> mujoco.MjModel:
     """Compile the robot alone, without shapes: joints and frames are all that is needed."""
     # Imported here: the engine package is otherwise not needed to know where the arm is.
-    from tpsrl.robot.mjcf import add_fetch
 
     spec = mujoco.MjSpec()
     add_fetch(spec)

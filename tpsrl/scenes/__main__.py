@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from tpsrl.geometry.rotations import frame
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.description import Apartment, Shape
-from tpsrl.scenes.geometry import find_link, frame
+from tpsrl.scenes.geometry import find_link
 from tpsrl.scenes.objects import object_types
 from tpsrl.scenes.wide import COUNTS
 

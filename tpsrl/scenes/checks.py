@@ -10,6 +10,7 @@ from scipy.spatial import cKDTree
 from shapely.geometry import Polygon
 from shapely.ops import unary_union
 
+from tpsrl.geometry import rotations
 from tpsrl.robot.fetch import BASE_RADIUS
 from tpsrl.scenes import geometry
 from tpsrl.scenes.description import Apartment, Layout
@@ -123,7 +124,7 @@ class LayoutCheck:
         link = geometry.find_furniture(self.apartment, piece).links[0]
         half = max(geometry.shape_points(s)[:, 0].max() for s in link.shapes)
         corners = np.array([[half, low], [half + depth, low], [half + depth, high], [half, high]])
-        world = geometry.planar_frame(pose)
+        world = rotations.planar_frame(pose)
         return Polygon(corners @ world[:2, :2].T + world[:2, 3])
 
     def _others(self, piece: str) -> dict[str, Polygon]:

@@ -21,6 +21,7 @@ from shapely.geometry import Polygon, box
 from shapely.ops import unary_union
 
 from tpsrl.files import write_atomically
+from tpsrl.geometry.rotations import principal
 from tpsrl.scenes.apartment import DOORWAY_Y, DOORWAYS_X, load_apartment
 from tpsrl.scenes.checks import OPEN_ANGLES, LayoutCheck
 from tpsrl.scenes.description import Apartment, Furniture, Layout
@@ -187,12 +188,12 @@ def resembles_held_out(poses: Mapping[str, Pose]) -> bool:
 
 
 def _same(a: Pose, b: Pose) -> bool:
-    turn = abs(np.arctan2(np.sin(a[2] - b[2]), np.cos(a[2] - b[2])))
+    turn = abs(principal(a[2] - b[2]))
     return bool(np.hypot(a[0] - b[0], a[1] - b[1]) < _NEAR and turn < _TURNED)
 
 
 def _rounded(x: float, y: float, yaw: float) -> Pose:
-    turn = float(np.arctan2(np.sin(yaw), np.cos(yaw)))
+    turn = principal(yaw)
     return round(float(x), 4), round(float(y), 4), round(turn, 4)
 
 

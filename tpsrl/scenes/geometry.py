@@ -10,16 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tpsrl.geometry.polygons import polygon_distance_grid
+from tpsrl.geometry.rotations import frame, planar_frame, quat_to_matrix
 from tpsrl.robot.fetch import NAVIGATION_HEIGHT
 from tpsrl.scenes.description import (
     Apartment,
     Furniture,
     Layout,
     Link,
-    Quat,
     Receptacle,
     Shape,
-    Vec3,
 )
 
 _GAP = 0.1
@@ -56,53 +55,6 @@ class OrientedBox:
         """Return (...,) bool for (..., 3) ``points``: inside the box grown by ``margin``."""
         local = (np.asarray(points, dtype=np.float64) - self.center) @ self.rotation
         return np.all(np.abs(local) <= self.half_size + margin, axis=-1)
-
-
-def quat_to_matrix(quat: Quat | np.ndarray) -> np.ndarray:
-    """Return the (3, 3) rotation matrix of a ``wxyz`` quaternion of any positive norm."""
-    w, x, y, z = np.asarray(quat, dtype=np.float64) / np.linalg.norm(quat)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
-
-
-def matrix_to_quat(matrix: np.ndarray) -> Quat:
-    """Return the ``wxyz`` quaternion, ``w >= 0``, of a (3, 3) rotation matrix."""
-    m = np.asarray(matrix, dtype=np.float64)
-    # The largest eigenvector of this symmetric matrix is the quaternion (Bar-Itzhack, 2000):
-    # stable for every rotation, half turns included.
-    k = np.array(
-        [
-            [m[0, 0] + m[1, 1] + m[2, 2], 0.0, 0.0, 0.0],
-            [m[2, 1] - m[1, 2], m[0, 0] - m[1, 1] - m[2, 2], 0.0, 0.0],
-            [m[0, 2] - m[2, 0], m[0, 1] + m[1, 0], m[1, 1] - m[0, 0] - m[2, 2], 0.0],
-            [m[1, 0] - m[0, 1], m[0, 2] + m[2, 0], m[1, 2] + m[2, 1], m[2, 2] - m[0, 0] - m[1, 1]],
-        ]
-    )
-    q = np.linalg.eigh(k)[1][:, -1]
-    q = q if q[0] >= 0 else -q
-    return (float(q[0]), float(q[1]), float(q[2]), float(q[3]))
-
-
-def frame(pos: Vec3 | np.ndarray, quat: Quat | np.ndarray) -> np.ndarray:
-    """Return the (4, 4) transform of a position and a ``wxyz`` quaternion."""
-    out = np.eye(4)
-    out[:3, :3] = quat_to_matrix(quat)
-    out[:3, 3] = pos
-    return out
-
-
-def planar_frame(pose: tuple[float, float, float] | np.ndarray) -> np.ndarray:
-    """Return the (4, 4) transform of a pose on the floor: x, y, yaw."""
-    x, y, yaw = (float(v) for v in pose)
-    out = np.eye(4)
-    out[:2, :2] = [[np.cos(yaw), -np.sin(yaw)], [np.sin(yaw), np.cos(yaw)]]
-    out[:2, 3] = x, y
-    return out
 
 
 def find_furniture(apartment: Apartment, name: str) -> Furniture:
@@ -143,6 +95,25 @@ def find_receptacle(apartment: Apartment, name: str) -> tuple[Furniture, Recepta
                 return piece, receptacle
     known = ", ".join(r.name for p in apartment.furniture for r in p.receptacles)
     raise ValueError(f"apartment {apartment.name!r} has no receptacle {name!r}; it has {known}")
+
+
+def enclosing_joints(apartment: Apartment) -> dict[str, str]:
+    """Return, for each receptacle in a container, the ``"furniture/link"`` whose joint opens it."""
+    found = {}
+    for piece in apartment.furniture:
+        for place in piece.receptacles:
+            center = np.array(place.center)
+            around = [
+                box.joint_link
+                for box in piece.containers
+                if not box.moves
+                and (np.abs(center - np.array(box.center)) <= np.array(box.half_size)).all()
+            ]
+            rides = find_link(piece, place.link).joint is not None
+            opener = place.link if rides else next(iter(around), None)
+            if opener is not None:
+                found[place.name] = f"{piece.name}/{opener}"
+    return found
 
 
 def joint_motion(link: Link, joint_pos: float) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from tpsrl.geometry.rotations import principal
 from tpsrl.scenes.description import Layout
 
 MACROS = 5
@@ -156,10 +157,6 @@ def layout_name(macro: int, variation: int) -> str:
     return f"sc{macro}_staging_{variation:02d}"
 
 
-def _wrap(angle: float) -> float:
-    return float(np.arctan2(np.sin(angle), np.cos(angle)))
-
-
 def make_layout(macro: int, variation: int) -> Layout:
     """Return one layout; equal arguments give equal poses.
 
@@ -184,7 +181,7 @@ def make_layout(macro: int, variation: int) -> Layout:
         poses[name] = (
             round(spot.x + dx * spot.slide_x, 4),
             round(spot.y + dy * spot.slide_y, 4),
-            round(_wrap(spot.yaw + turn * spot.turn), 4),
+            round(principal(spot.yaw + turn * spot.turn), 4),
         )
     return Layout(layout_name(macro, variation), SPLITS[macro], poses)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tpsrl.geometry.rotations import matrix_to_quat
 from tpsrl.scenes.description import Shape, Vec3
-from tpsrl.scenes.geometry import matrix_to_quat
 
 QUARTER_TURN = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 

@@ -12,7 +12,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from tpsrl.scenes.description import ObjectType, Quat, Shape, Vec3
+from tpsrl.geometry.rotations import turned
+from tpsrl.scenes.description import ObjectType, Shape, Vec3
 from tpsrl.scenes.geometry import shape_points
 
 Rgba = tuple[float, float, float, float]
@@ -170,19 +171,11 @@ def _ring(
             "box",
             (thickness / 2, half_width, float(half_height)),
             (float(radius * np.cos(a)), float(radius * np.sin(a)), 0.0),
-            _turned(float(a), tilt),
+            turned(float(a), tilt),
             rgba,
         )
         for a in np.arange(sides) * 2 * np.pi / sides
     ]
-
-
-def _turned(yaw: float, tilt: np.ndarray) -> Quat:
-    """Return the rotation ``tilt`` about y followed by ``yaw`` about z."""
-    w, z = np.cos(yaw / 2), np.sin(yaw / 2)
-    out = w * tilt + z * np.array([-tilt[3], -tilt[2], tilt[1], tilt[0]])
-    out = out if out[0] >= 0 else -out
-    return (float(out[0]), float(out[1]), float(out[2]), float(out[3]))
 
 
 def _half_size(shapes: Iterable[Shape]) -> Vec3:
@@ -237,7 +230,7 @@ def _banana() -> ObjectType:
             "box",
             half,
             (float(radius * np.sin(a)), float(radius * np.cos(a)), 0.0),
-            _turned(float(-a), np.array([1.0, 0.0, 0.0, 0.0])),
+            turned(float(-a), np.array([1.0, 0.0, 0.0, 0.0])),
             rgba,
         )
         for a in angles

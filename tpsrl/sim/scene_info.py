@@ -9,9 +9,10 @@ import numpy as np
 
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
+from tpsrl.geometry.rotations import frame, matrix_to_quat
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import Apartment, Furniture, Layout
-from tpsrl.scenes.geometry import footprints, frame, link_frame, matrix_to_quat
+from tpsrl.scenes.geometry import footprints, link_frame
 from tpsrl.sim.door import ReceptacleInfo, SceneInfo
 from tpsrl.sim.navigation import GridNavigation
 

@@ -33,20 +33,23 @@ def send_message(
 
 
 def receive_message(connection: socket.socket, most: int = 8) -> tuple[bytearray, list[int]] | None:
-    """Receives one message and up to ``most`` file descriptors, or None at end of file."""
-    head, descriptors, _, _ = socket.recv_fds(connection, LENGTH.size, most)
-    if not head:
+    """Receives one message and up to ``most`` file descriptors, or None if the sender is gone."""
+    try:
+        first, descriptors, _, _ = socket.recv_fds(connection, LENGTH.size, most)
+        head = _complete(connection, bytearray(first), LENGTH.size) if first else None
+        data = head and _complete(connection, bytearray(), LENGTH.unpack(head)[0])
+    except ConnectionResetError:
         return None
-    while len(head) < LENGTH.size:
-        head += connection.recv(LENGTH.size - len(head))
-    (length,) = LENGTH.unpack(head)
-    data = bytearray()
+    return None if data is None else (data, descriptors)
+
+
+def _complete(connection: socket.socket, data: bytearray, length: int) -> bytearray | None:
     while len(data) < length:
         chunk = connection.recv(length - len(data))
         if not chunk:
             return None
         data += chunk
-    return data, descriptors
+    return data
 
 
 def main(descriptor: int) -> None:
@@ -75,7 +78,10 @@ def main(descriptor: int) -> None:
             connection.close()
             _child(task, factory, block, worker_end, ready)
         worker_end.close()
-        connection.sendall(LENGTH.pack(pid))
+        try:
+            connection.sendall(LENGTH.pack(pid))
+        except (BrokenPipeError, ConnectionResetError):
+            return  # the trainer is gone
 
 
 def _child(task: Any, factory: Any, block: SharedBlock, link: socket.socket, ready: int) -> None:

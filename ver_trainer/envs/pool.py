@@ -116,6 +116,7 @@ class WorkerPool:
             [sys.executable, "-m", "ver_trainer.envs.nursery", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=environment,
+            process_group=0,  # Ctrl-C is for the trainer, also while this one still starts
         )
         theirs.close()
         send_message(self._control, {"path": sys.path})
@@ -141,8 +142,9 @@ class WorkerPool:
             reply = b""
         if not reply:
             raise WorkerFailure(
-                "the process that starts environment workers died: see its output above, and "
-                "check that the environment's package imports without the trainer"
+                "the process that starts environment workers died: if it was not killed, see its "
+                "output above and check that the environment's package imports without the "
+                "trainer, then run the same command again"
             )
         worker = _Worker(task, ours, LENGTH.unpack(reply)[0])
         now = time.monotonic()
@@ -241,8 +243,13 @@ class WorkerPool:
                 data += chunk
         except OSError:
             pass
-        if data:
-            row, trace = pickle.loads(data)
+        try:
+            row, trace, refusal = pickle.loads(data)
+        except (EOFError, pickle.UnpicklingError):  # killed, perhaps in the middle of its report
+            row, refusal = None, ""
+        if refusal:
+            raise WorkerFailure(refusal)
+        if row is not None:
             self._replace(worker, "raised", f"environment {row} raised:\n{trace}")
         else:
             rows = ", ".join(map(str, worker.task.rows))
@@ -267,7 +274,8 @@ class WorkerPool:
         if self.fault_count > self.options.max_faults:
             raise WorkerFailure(
                 f"environment workers failed {self.fault_count} times, more than "
-                f"collect.max_faults={self.options.max_faults} allows; the last one: {detail}"
+                f"collect.max_faults={self.options.max_faults} allows (the same command goes on "
+                f"from the last checkpoint); the last one: {detail}"
             )
         episodes = tuple(int(self.buffers["episode"][row]) + 1 for row in rows)
         self._start_worker(rows, episodes)

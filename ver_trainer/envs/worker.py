@@ -2,7 +2,8 @@
 
 Protocol. The trainer sends 16-bit environment indices over the worker's socket (their actions lie
 in shared memory); the worker steps them in that order and writes each index to the common ``ready``
-pipe. An exception goes back over the socket as ``index`` and a traceback, and the worker exits.
+pipe. An exception goes back over the socket as ``index``, a traceback and the sentence of what no
+new worker would cure, e.g. a full disk, and the worker exits.
 End of file on the socket means that the trainer is gone.
 """
 
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 
 from ver_trainer.envs.shared import SharedBlock
 from ver_trainer.envs.slot import EnvFactory, EnvSlot
+from ver_trainer.errors import TrainerError
 
 INDEX = struct.Struct("H")
 _PR_SET_PDEATHSIG = 1
@@ -84,8 +86,9 @@ def run_worker(
                 os.write(ready, INDEX.pack(current))
     except (BrokenPipeError, ConnectionResetError):
         return
-    except BaseException:
-        report = pickle.dumps((current, traceback.format_exc()))
+    except BaseException as error:
+        refusal = str(error) if isinstance(error, TrainerError) else ""
+        report = pickle.dumps((current, traceback.format_exc(), refusal))
         connection.sendall(report)
     finally:
         for slot in slots.values():

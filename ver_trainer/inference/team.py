@@ -116,6 +116,7 @@ class InferenceTeam:
             [sys.executable, "-m", "ver_trainer.inference.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=environment,
+            process_group=0,  # Ctrl-C is for the trainer, also while this one still starts
         )
         theirs.close()
         self._starts += 1
@@ -212,7 +213,8 @@ class InferenceTeam:
         if self.fault_count > self.options.max_faults:
             raise WorkerFailure(
                 f"inference workers failed {self.fault_count} times, more than "
-                f"collect.max_faults={self.options.max_faults} allows; the last one: {detail}"
+                f"collect.max_faults={self.options.max_faults} allows (the same command goes on "
+                f"from the last checkpoint); the last one: {detail}"
             )
         self._members[self._members.index(member)] = self._start(member.number)
 

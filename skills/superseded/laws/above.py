@@ -14,12 +14,13 @@ import numpy as np
 
 from skills.interface import SkillCall, SkillName
 from skills.motion.moves import GiveUpError
-from skills.motion.paths import field_around, pursue, soft_turn
 from skills.motion.postures import arm_steps
 from skills.motion.reach import free_space
-from skills.motion.view import View, to_base
+from skills.motion.view import RobotView
 from skills.superseded.laws.reach_law import ReachLaw
+from skills.superseded.laws.steering import field_around, pursue, soft_turn
 from skills.tasks.places import kind_of, support_height
+from tpsrl.geometry.rotations import to_base
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
@@ -64,7 +65,7 @@ an arm that stretched for a far target would have to come back."""
 _PAN = 0.8
 """The shoulder turns to targets this far aside, rad; the base does the rest."""
 _LOOKAHEAD, _MARGIN = 0.4, 0.05
-"""Of driving, see :func:`pursue` and :class:`ComfortField`, m."""
+"""Of driving, see :func:`pursue` and :class:`LawField`, m."""
 _SLACK = 0.02
 """The base aims this much nearer than it must, m, or it would creep up for ever."""
 _TOO_NEAR, _BACK = 0.08, 0.3
@@ -132,7 +133,7 @@ class _FromAbove(ReachLaw):
             return
         self._field = field_around(sim, env_id, navigation, xy, self._radius, _MARGIN)
 
-    def _come(self, view: View, action: np.ndarray, point: np.ndarray) -> float:
+    def _come(self, view: RobotView, action: np.ndarray, point: np.ndarray) -> float:
         """Drive up and bring the cup over a (3,) point, m, and down; return how far it is, m."""
         kinematics = arm_kinematics()
         local = to_base(view.base, point)
@@ -151,7 +152,7 @@ class _FromAbove(ReachLaw):
             action[ACTION_ARM] = _towards(view, posture)
         return float(np.linalg.norm(cup - local))
 
-    def _drive(self, view: View, bearing: float, wait: float) -> np.ndarray:
+    def _drive(self, view: RobotView, bearing: float, wait: float) -> np.ndarray:
         """Return the (2,) base action.
 
         Args:
@@ -172,7 +173,7 @@ class _FromAbove(ReachLaw):
         speed = min((left + _SLACK) / BASE_DELTA_LINEAR, 1.0) * eager
         return np.array([speed, soft_turn(error)])
 
-    def _leave(self, view: View, action: np.ndarray) -> None:
+    def _leave(self, view: RobotView, action: np.ndarray) -> None:
         """Rise, then bring the arm to rest."""
         kinematics = arm_kinematics()
         cup = kinematics.forward(view.target).pos
@@ -188,7 +189,7 @@ class _FromAbove(ReachLaw):
         action[ACTION_ARM] = _towards(view, posture)
 
 
-def _towards(view: View, posture: np.ndarray) -> np.ndarray:
+def _towards(view: RobotView, posture: np.ndarray) -> np.ndarray:
     """Return (7,) arm action to a posture, slower over the last steps.
 
     At full speed to the end its sign would change with every small error of a pupil, whose mean of
@@ -211,7 +212,7 @@ class PickFromAbove(_FromAbove):
         half = self.point[2] - support_height(sim, env_id, self.point)
         self._half = float(np.clip(half, 0.01, 0.12))
 
-    def law(self, view: View, action: np.ndarray) -> None:
+    def law(self, view: RobotView, action: np.ndarray) -> None:
         """See :meth:`ReachLaw.law`."""
         if view.held_object == self.object_index:
             self._leave(view, action)
@@ -226,7 +227,7 @@ class PlaceFromAbove(_FromAbove):
 
     name: SkillName = "place"
 
-    def law(self, view: View, action: np.ndarray) -> None:
+    def law(self, view: RobotView, action: np.ndarray) -> None:
         """See :meth:`ReachLaw.law`."""
         if view.held_object != self.object_index:
             self._leave(view, action)

@@ -12,10 +12,11 @@ import numpy as np
 
 from skills.interface import SkillCall, SkillStatus
 from skills.motion.moves import Actions, still
-from skills.motion.paths import field_around, pursue, soft_turn
 from skills.motion.reach import free_space
-from skills.motion.view import View, look, wrap
+from skills.motion.view import RobotView, look
 from skills.programs.basic import Navigate
+from skills.superseded.laws.steering import field_around, pursue, soft_turn
+from tpsrl.geometry.rotations import wrap
 from tpsrl.robot.fetch import BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_BASE, Simulator
 
@@ -63,12 +64,12 @@ class Approach(Navigate):
         near = distance <= self._radius + _SLACK
         return SkillStatus(done=near and abs(bearing) < _FACING)
 
-    def _heading(self, view: View) -> tuple[float, float]:
+    def _heading(self, view: RobotView) -> tuple[float, float]:
         """Return distance and bearing of the target, m and rad, left positive."""
         gap = self._target - view.base[:2]
         return float(np.hypot(*gap)), wrap(float(np.arctan2(gap[1], gap[0])) - view.base[2])
 
-    def _base(self, view: View) -> np.ndarray:
+    def _base(self, view: RobotView) -> np.ndarray:
         """Return the (2,) base action.
 
         Raises:

@@ -12,8 +12,9 @@ import numpy as np
 from skills.interface import SkillCall, SkillName
 from skills.motion.moves import GiveUpError, arm_action, drive_action
 from skills.motion.postures import arm_steps, rest_posture
-from skills.motion.view import View, to_base, unit, wrap
+from skills.motion.view import RobotView
 from skills.superseded.laws.reach_law import REST_WITHIN, ReachLaw
+from tpsrl.geometry.rotations import to_base, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
@@ -95,7 +96,7 @@ class _Position:
     """
 
     def __init__(
-        self, view: View, point: np.ndarray, inward: float, risen: bool, ahead: float = 0.0
+        self, view: RobotView, point: np.ndarray, inward: float, risen: bool, ahead: float = 0.0
     ) -> None:
         kinematics = arm_kinematics()
         local = to_base(view.base, point)[:2] - kinematics.pan_axis
@@ -175,7 +176,7 @@ class PickInCabinet(_InCabinet):
 
     name: SkillName = "pick"
 
-    def law(self, view: View, action: np.ndarray) -> None:
+    def law(self, view: RobotView, action: np.ndarray) -> None:
         """See :meth:`ReachLaw.law`."""
         held = view.held_object == self.object_index
         height = min(self.point[2] + _GRASP_ABOVE, _HIGHEST)
@@ -198,7 +199,7 @@ class PlaceInCabinet(_InCabinet):
         super().reset(sim, env_id, call, seed)
         self._ahead = self._below = 0.0  # once it is let go, how it hung at the last
 
-    def law(self, view: View, action: np.ndarray) -> None:
+    def law(self, view: RobotView, action: np.ndarray) -> None:
         """See :meth:`ReachLaw.law`."""
         holds = view.held_object == self.object_index
         if holds:  # it hangs before the cup and below it

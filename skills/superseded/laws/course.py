@@ -11,7 +11,8 @@ import numpy as np
 from skills.motion.moves import arm_action, still
 from skills.motion.postures import rest_posture
 from skills.motion.reach import Reach
-from skills.motion.view import View, turn, unit, wrap
+from skills.motion.view import RobotView
+from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP
@@ -72,7 +73,7 @@ class CoursePosition:
         behind: how far the base is from where it belongs at that part, m.
     """
 
-    def __init__(self, course: Course, view: View) -> None:
+    def __init__(self, course: Course, view: RobotView) -> None:
         kinematics = arm_kinematics()
         ahead = (course.contact[:2] - view.base[:2]) @ turn(view.base[2]) - kinematics.pan_axis
         self.go = float(np.hypot(*ahead)) - course.radius
@@ -94,7 +95,7 @@ class CoursePosition:
         self.behind = abs(self.go - course.back * (1.0 - self.part))
 
 
-def come(course: Course, view: View) -> np.ndarray:
+def come(course: Course, view: RobotView) -> np.ndarray:
     """Return the (10,) action that comes nearer and raises the arm to pre-contact."""
     at, action = CoursePosition(course, view), still(view)
     aligned = abs(at.turn) < _ALIGNED
@@ -107,7 +108,7 @@ def come(course: Course, view: View) -> np.ndarray:
     return action
 
 
-def reach_in(course: Course, view: View, grasp: bool, before: float = 0.0) -> np.ndarray:
+def reach_in(course: Course, view: RobotView, grasp: bool, before: float = 0.0) -> np.ndarray:
     """Return the (10,) action that goes on along the approach.
 
     Args:
@@ -140,7 +141,7 @@ def aim(course: Course, at: CoursePosition, grasp: bool, before: float) -> float
     return float(np.clip(reached + min(step, course.most), 0.0, end))
 
 
-def leave(course: Course, view: View) -> np.ndarray:
+def leave(course: Course, view: RobotView) -> np.ndarray:
     """Return the (10,) action that lifts the cup off, then brings it to rest."""
     at, action = CoursePosition(course, view), still(view)
     if np.linalg.norm(at.cup - course.contact) < _CLEAR * course.length:
@@ -158,7 +159,7 @@ def leave(course: Course, view: View) -> np.ndarray:
     return action
 
 
-def reaching(course: Course, view: View, already: bool = False) -> bool:
+def reaching(course: Course, view: RobotView, already: bool = False) -> bool:
     """Return whether the cup is on its way in, so that :func:`reach_in` goes on.
 
     Args:

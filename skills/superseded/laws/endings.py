@@ -5,7 +5,7 @@ from __future__ import annotations
 from skills.motion.moves import Actions, arm_action, still
 from skills.motion.postures import rest_posture
 from skills.motion.view import look
-from skills.programs.pick import REST_REACHED
+from skills.tasks.tolerances import AT_REST as REST_REACHED
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
 _PATIENCE = 6

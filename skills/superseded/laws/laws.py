@@ -14,8 +14,9 @@ import numpy as np
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.motion.moves import GiveUpError, arm_action, drive_action
 from skills.motion.postures import rest_posture
-from skills.motion.view import View, handle_index, look, turn, unit, wrap
+from skills.motion.view import RobotView, handle_index, look
 from skills.tasks.places import link_pose
+from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_DIM, ACTION_GRIP, Simulator
@@ -55,7 +56,7 @@ class Scene:
     """
 
     def __init__(self, sim: Simulator, env_id: int, joint: int) -> None:
-        self.view: View = look(sim, env_id)
+        self.view: RobotView = look(sim, env_id)
         pos, rotation = link_pose(sim, env_id, joint)
         self.q = float(self.view.joints[joint])
         self.front = rotation[:2, 0]
@@ -75,7 +76,7 @@ class Stance:
     """
 
     def __init__(
-        self, view: View, target: np.ndarray, heading: float, radius: float, pitch: float
+        self, view: RobotView, target: np.ndarray, heading: float, radius: float, pitch: float
     ) -> None:
         kinematics = arm_kinematics()
         gap = target[:2] - view.base[:2]
@@ -373,7 +374,7 @@ class TeachCloseFridge(_Law):
         return np.array(self.stands[0])
 
 
-def _move_cup(view: View, wish: np.ndarray) -> np.ndarray:
+def _move_cup(view: RobotView, wish: np.ndarray) -> np.ndarray:
     """Return the (2,) base action that moves the cup by a (2,) step in the world, the arm fixed."""
     local = turn(-view.base[2]) @ wish
     at = turn(-view.base[2]) @ (view.tip[:2] - view.base[:2])

@@ -15,10 +15,10 @@ import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.motion.moves import GiveUpError, still
-from skills.motion.view import View, look
-from skills.programs.pick import REST_REACHED
+from skills.motion.view import RobotView, look
 from skills.programs.targets import episode_target, place_goal
 from skills.tasks.places import place_of
+from skills.tasks.tolerances import AT_REST as REST_REACHED
 from tpsrl.sim.door import Simulator
 
 REST_WITHIN = 0.05
@@ -83,7 +83,7 @@ class ReachLaw(Skill):
         return SkillStatus(done=done, failed=bool(self._reason), reason=self._reason)
 
     @abstractmethod
-    def law(self, view: View, action: np.ndarray) -> None:
+    def law(self, view: RobotView, action: np.ndarray) -> None:
         """Fill in the (10,) action, which on entry moves nothing and keeps what is held.
 
         Args:

@@ -18,9 +18,10 @@ import numpy as np
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.motion.moves import GiveUpError, arm_action, still
 from skills.motion.postures import arm_steps, rest_posture
-from skills.motion.view import View, WhatIf, look, to_base, what_if
-from skills.programs.pick import REST_REACHED
+from skills.motion.view import RobotView, WhatIf, look, what_if
 from skills.programs.targets import DROP_HEIGHT, episode_target, place_goal
+from skills.tasks.tolerances import AT_REST as REST_REACHED
+from tpsrl.geometry.rotations import to_base
 from tpsrl.robot.fetch import ARM_DELTA, ARM_INIT, ARM_LOWER, ARM_UPPER
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_GRIP, Simulator
@@ -214,15 +215,15 @@ class _Standing(Skill):
         return SkillStatus(done=done, failed=bool(self._reason), reason=self._reason)
 
     @abstractmethod
-    def law(self, sim: Simulator, env_id: int, view: View, action: np.ndarray) -> None:
+    def law(self, sim: Simulator, env_id: int, view: RobotView, action: np.ndarray) -> None:
         """Fill in the (10,) action."""
 
     @abstractmethod
-    def there(self, sim: Simulator, env_id: int, view: View) -> bool:
+    def there(self, sim: Simulator, env_id: int, view: RobotView) -> bool:
         """Return whether only rest is missing."""
 
     @abstractmethod
-    def make_plan(self, sim: Simulator, env_id: int, view: View) -> Reaching:
+    def make_plan(self, sim: Simulator, env_id: int, view: RobotView) -> Reaching:
         """Return the two postures; raises GiveUpError."""
 
     def _replan(self, sim: Simulator, env_id: int) -> None:
@@ -231,7 +232,7 @@ class _Standing(Skill):
         except GiveUpError as error:
             self._plan, self._reason = None, str(error)
 
-    def _leave(self, view: View, action: np.ndarray) -> None:
+    def _leave(self, view: RobotView, action: np.ndarray) -> None:
         """Lift the cup along the way that it came, then bring it to rest."""
         assert self._plan is not None
         part, off = self._plan.part(view.target)
@@ -245,7 +246,7 @@ class StandingPick(_Standing):
 
     name: SkillName = "pick"
 
-    def law(self, sim: Simulator, env_id: int, view: View, action: np.ndarray) -> None:
+    def law(self, sim: Simulator, env_id: int, view: RobotView, action: np.ndarray) -> None:
         """See :meth:`_Standing.law`."""
         assert self._plan is not None
         if view.held_object >= 0:
@@ -260,11 +261,11 @@ class StandingPick(_Standing):
         action[ACTION_ARM] = arm_action(view, self._plan.down(view.target))
         action[ACTION_GRIP] = 1.0 if part > _GRIP_FROM and off < _OFF else -1.0
 
-    def there(self, sim: Simulator, env_id: int, view: View) -> bool:
+    def there(self, sim: Simulator, env_id: int, view: RobotView) -> bool:
         """See :meth:`_Standing.there`."""
         return view.held_object == episode_target(sim, env_id, self._call).object_index
 
-    def make_plan(self, sim: Simulator, env_id: int, view: View) -> Reaching:
+    def make_plan(self, sim: Simulator, env_id: int, view: RobotView) -> Reaching:
         """See :meth:`_Standing.make_plan`."""
         wanted = episode_target(sim, env_id, self._call).object_index
         self._planned_for = view.objects[wanted].copy()
@@ -277,7 +278,7 @@ class StandingPlace(_Standing):
 
     name: SkillName = "place"
 
-    def law(self, sim: Simulator, env_id: int, view: View, action: np.ndarray) -> None:
+    def law(self, sim: Simulator, env_id: int, view: RobotView, action: np.ndarray) -> None:
         """See :meth:`_Standing.law`."""
         assert self._plan is not None
         if view.held_object < 0:
@@ -292,11 +293,11 @@ class StandingPlace(_Standing):
         else:
             action[ACTION_ARM] = arm_action(view, self._plan.down(view.target))
 
-    def there(self, sim: Simulator, env_id: int, view: View) -> bool:
+    def there(self, sim: Simulator, env_id: int, view: RobotView) -> bool:
         """See :meth:`_Standing.there`."""
         return not view.holding
 
-    def make_plan(self, sim: Simulator, env_id: int, view: View) -> Reaching:
+    def make_plan(self, sim: Simulator, env_id: int, view: RobotView) -> Reaching:
         """See :meth:`_Standing.make_plan`.
 
         Raises:

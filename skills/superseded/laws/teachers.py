@@ -14,14 +14,14 @@ from collections.abc import Generator
 
 import numpy as np
 
+from skills.book import make_skill
 from skills.interface import Skill, SkillName
 from skills.motion.moves import Actions, GiveUpError, arm_action, still
 from skills.motion.paths import drive_to
 from skills.motion.postures import PAN
 from skills.motion.reach import Reach, TipTarget, free_space, plan_reach
-from skills.motion.view import View, look, turn, unit, wrap
-from skills.programs import make_skill
-from skills.programs.pick import REST_REACHED, Pick
+from skills.motion.view import RobotView, look
+from skills.programs.pick import Pick
 from skills.programs.place import Place
 from skills.programs.targets import episode_target, pick_target, place_goal, place_target
 from skills.superseded.laws.approach import Approach
@@ -39,6 +39,8 @@ from skills.superseded.laws.course import (
 from skills.superseded.laws.endings import home, release
 from skills.superseded.laws.laws import LAWS
 from skills.superseded.laws.standing import STANDING
+from skills.tasks.tolerances import AT_REST as REST_REACHED
+from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
@@ -94,14 +96,14 @@ def make_teacher(name: SkillName, standing: bool = False, teacher: str = "law") 
     return teachers[name]() if name in teachers else make_skill(name)
 
 
-def straight_azimuth(view: View, xy: np.ndarray) -> float:
+def straight_azimuth(view: RobotView, xy: np.ndarray) -> float:
     """Return the cup's direction if the robot turns to a (2,) point and drives straight, rad."""
     gap = xy - view.base[:2]
     distance = max(float(np.hypot(*gap)), 0.4)
     return float(np.arctan2(gap[1], gap[0]) + np.arcsin(_OFFSET / distance)) + PAN
 
 
-def teaching_target(view: View, target: TipTarget) -> TipTarget:
+def teaching_target(view: RobotView, target: TipTarget) -> TipTarget:
     """Return the target with directions counted from the straight way."""
     return dataclasses.replace(target, azimuth=straight_azimuth(view, target.xy))
 
@@ -187,13 +189,13 @@ class _Led:
         self._wanted: np.ndarray | None = None
         self._count = 0
 
-    def expect(self, view: View, action: np.ndarray) -> None:
+    def expect(self, view: RobotView, action: np.ndarray) -> None:
         """Note where an action should bring the base."""
         ahead, turning = action[ACTION_BASE]
         step = ahead * BASE_DELTA_LINEAR * unit(view.base[2])
         self._wanted = view.base + np.append(step, turning * BASE_DELTA_ANGULAR)
 
-    def astray(self, view: View) -> bool:
+    def astray(self, view: RobotView) -> bool:
         """Return whether the base has been elsewhere several times."""
         if self._wanted is not None:
             gap = view.base - self._wanted

@@ -5,7 +5,7 @@ import pytest
 
 from planner.chain.predicates import HabTask
 from planner.chain.tpsrl import TpsrlAgent
-from skills.programs import make_skill
+from skills.book import make_skill
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from planner import Atom, find_plan
-from planner.chain.grounding import hab_problem, rename
-from planner.chain.predicates import HabTask, World, present_problem
+from planner.chain.grounding import rename
+from planner.chain.predicates import HabTask, SymbolicWorld, present_problem
+from planner.chain.problems import hab_problem
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
@@ -26,7 +27,7 @@ def test_shipped_episodes_have_the_benchmarks_plans(sim, scenario, length):
     for episode in load_shipped(scenario).episodes[:20]:
         sim.reset([episode], [0])
         problem = rename(hab_problem(scenario), episode)
-        plan = find_plan(present_problem(problem, World(sim, 0)))
+        plan = find_plan(present_problem(problem, SymbolicWorld(sim, 0)))
         assert plan.text() == find_plan(problem).text(), episode.episode_id
         assert len(plan) == length
         assert not any(HabTask(scenario).stages(sim, 0).values())
@@ -35,7 +36,7 @@ def test_shipped_episodes_have_the_benchmarks_plans(sim, scenario, length):
 def test_contents_are_known_from_the_state(sim):
     for episode in load_shipped("set_table").episodes[:5]:
         sim.reset([episode], [0])
-        world = World(sim, 0)
+        world = SymbolicWorld(sim, 0)
         bowl, fruit = (t.label for t in episode.targets)
         assert world.container(bowl) == "cab_push_point_5"
         assert world.container(fruit) == "fridge_push_point"
@@ -61,4 +62,4 @@ def test_teleported_targets_succeed(sim):
     assert task.stages(sim, 0)["stage_5"]
     sim.snap_object(last.object_index)
     assert not task.success(sim, 0)
-    assert World(sim, 0).held_target() == 4
+    assert SymbolicWorld(sim, 0).held_target() == 4

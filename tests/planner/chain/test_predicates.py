@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from planner import Atom, find_plan
-from planner.chain.grounding import hab_problem, rename, scenarios
-from planner.chain.predicates import HabTask, World, present_problem
+from planner.chain.grounding import rename
+from planner.chain.predicates import HabTask, SymbolicWorld, present_problem
+from planner.chain.problems import hab_problem, scenarios
 from tests.planner.chain.toy import (
     DRAWER,
     FRIDGE,
@@ -34,7 +35,7 @@ BOWL, FRUIT = "bowl_target|0", "fruit_target|1"
 )
 def test_tolerances(text, change, below, above):
     sim = ToySim(set_table())
-    world = World(sim, 0)
+    world = SymbolicWorld(sim, 0)
     for value, wanted in ((below, False), (above, True)):
         if change == "base":
             sim.base[:] = [*(sim.objects[0, :2] + [0, value]), 0.0]
@@ -47,7 +48,7 @@ def test_tolerances(text, change, below, above):
 
 def test_contents_move_with_the_drawer_and_not_with_the_door():
     sim = ToySim(set_table())
-    world = World(sim, 0)
+    world = SymbolicWorld(sim, 0)
     for opened in (0.0, 0.45):
         sim.move_joint(DRAWER, opened)
         sim.move_joint(FRIDGE, 3 * opened)
@@ -61,7 +62,7 @@ def test_contents_move_with_the_drawer_and_not_with_the_door():
 
 def test_what_is_held_is_in_nothing():
     sim = ToySim(set_table())
-    world = World(sim, 0)
+    world = SymbolicWorld(sim, 0)
     assert world.holds(A("not_holding()"))
     sim.held = 0
     assert world.holds(A(f"holding({BOWL})"))
@@ -77,7 +78,7 @@ def test_what_is_held_is_in_nothing():
 def test_the_present_at_reset_gives_the_benchmarks_plan(make, length):
     episode = make()
     base = hab_problem(episode.scenario)
-    problem = present_problem(rename(base, episode), World(ToySim(episode), 0))
+    problem = present_problem(rename(base, episode), SymbolicWorld(ToySim(episode), 0))
     plan, own = find_plan(problem), find_plan(base)
     assert plan.text() == own.text()
     assert len(plan) == length
@@ -86,7 +87,7 @@ def test_the_present_at_reset_gives_the_benchmarks_plan(make, length):
 def test_a_container_that_stands_ajar_is_opened():
     sim = ToySim(set_table())
     sim.joints[:] = [0.2, 0.8]
-    world = World(sim, 0)
+    world = SymbolicWorld(sim, 0)
     assert not world.holds(A("closed_cab(cab_push_point_5)"))
     assert A("closed_cab(cab_push_point_5)") in world.state()
     assert A("closed_fridge(fridge_push_point)") in world.state()
@@ -101,7 +102,7 @@ def test_a_goal_in_a_drawer_is_known_by_its_receptacle():
         {DRAWER: 0.5},
         ["drawer_right_top"],
     )
-    world = World(ToySim(episode), 0)
+    world = SymbolicWorld(ToySim(episode), 0)
     assert world.container("TARGET_any_targets|0") == "cab_push_point_5"
 
 
@@ -136,12 +137,14 @@ def test_nav_pick_nav_place_has_two_stages():
 
 def test_bad_input_is_one_sentence():
     sim = ToySim(set_table())
-    with pytest.raises(UserError, match="'set_tabel' has no planning problem; did you mean 'set_"):
+    with pytest.raises(UserError, match=r"unknown scenario 'set_tabel', .*; did you mean 'set_t"):
         hab_problem("set_tabel")
+    with pytest.raises(UserError, match=r"in_drawer.yaml has no 'goals', so there is nothing"):
+        hab_problem("in_drawer")
     with pytest.raises(UserError, match="episode 7 has 2 targets, but tidy_house is about 5"):
         HabTask("tidy_house").success(sim, 0)
     with pytest.raises(UserError, match="unknown entity 'bowl'"):
-        World(sim, 0).holds(A("holding(bowl)"))
+        SymbolicWorld(sim, 0).holds(A("holding(bowl)"))
     with pytest.raises(UserError, match="predicate 'holdin' cannot be evaluated; did you mean"):
-        World(sim, 0).holds(A("holdin(x)"))
+        SymbolicWorld(sim, 0).holds(A("holdin(x)"))
     assert scenarios() == ["prepare_groceries", "rearrange_easy", "set_table", "tidy_house"]

@@ -74,9 +74,9 @@ def test_imitation_then_ver_then_export_then_evaluation(tmp_path, capsys):
         (["train", "skill=flee", "pretrain=scripted"], "no scripted skill"),
         (
             ["train", "skill=pick", "config=lptop"],
-            "none of laptop, navigate_scratch",
+            "did you mean 'laptop'",
         ),
-        (["train", "skill=pick", "imitate.episodess=3"], "did you mean 'episodes'"),
+        (["train", "skill=pick", "imitate.episodess=3"], "did you mean 'imitate.episodes'"),
         (["train", "skill=pick", "env_args.episodes=absent.json.gz"], "tpsrl episodes scenario="),
         (["eval", "skill=pick", "weights=absent"], "no weights of 'pick'"),
         (["eval", "agent=tpsrl", "weights=absent"], "no such folder"),

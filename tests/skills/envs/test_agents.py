@@ -8,16 +8,15 @@ import pytest
 
 import skills.envs
 from eval.trials import play_episode, scripted_agent
+from skills.book import BOOK, row_of
 from skills.envs.agents import RandomAgent
-from skills.tasks.catalog import TASKS
 
 SOLVED = ("navigate", "pick", "place", "open_cab", "close_cab", "open_fridge", "pointnav", "flee")
-GRIP = {"close_cab": {"suction": True}, "close_fridge": {"suction": True}}
 
 
-@pytest.mark.parametrize("skill", list(skills.envs.NAMES))
+@pytest.mark.parametrize("skill", list(BOOK))
 def test_scripted_agent(skill):
-    options = dict(GRIP.get(skill, {}))
+    options = dict(row_of(skill).needs)
     if skill == "explore":
         options["horizon"] = 300
     env = gymnasium.make(
@@ -50,11 +49,11 @@ def test_random_agent_seldom_succeeds():
     env.close()
 
 
-@pytest.mark.parametrize("skill", list(TASKS))
+@pytest.mark.parametrize("skill", list(BOOK))
 def test_flat_action_inverts_robot_action(skill):
     from tests.skills.envs.states import goals, state, view
 
-    task, rng = TASKS[skill], np.random.default_rng(0)
+    task, rng = BOOK[skill].task, np.random.default_rng(0)
     sees = view(state(held_object=0), goals())
     action = rng.uniform(-1, 1, (1, task.layout.size))
     robot, stop = task.robot_action(sees, action)

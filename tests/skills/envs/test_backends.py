@@ -9,8 +9,8 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from skills.tasks.catalog import TASKS, make_task
-from skills.tasks.sensors import DEPTH, SIZES, observe
+from skills.book import BOOK, make_task
+from skills.tasks.sensors import DEPTH, SENSORS, observe
 from tests.skills.envs.states import goals, state, to_torch, view
 
 N = 64
@@ -32,13 +32,13 @@ def _run(task, convert):
             progress, outcome = task.step(sees, progress, stop)
             out += [getattr(outcome, f.name) for f in dataclasses.fields(outcome)][:5]
             out += list(outcome.metrics.values())
-        out += [robot, stop, *observe(sees, list(SIZES)).values()]
+        out += [robot, stop, *observe(sees, list(SENSORS)).values()]
         out += [getattr(progress, f.name) for f in dataclasses.fields(progress)]
     return out
 
 
 @pytest.mark.parametrize("contract", ["fixed", "parity"])
-@pytest.mark.parametrize("skill", list(TASKS))
+@pytest.mark.parametrize("skill", list(BOOK))
 def test_torch_agrees_with_numpy(skill, contract):
     task = make_task(skill, contract=contract)
     ours, theirs = _run(task, lambda a: a), _run(task, to_torch)
@@ -60,10 +60,10 @@ def test_outcomes_are_varied_enough_to_mean_something():
 
 def test_sensors_against_scipy():
     s, rows = state(N, seed=7), goals(N, seed=8)
-    seen = observe(view(s, rows), [*SIZES, DEPTH])
+    seen = observe(view(s, rows), [*SENSORS, DEPTH])
     assert DEPTH not in seen
     for name, values in seen.items():
-        assert values.dtype == np.float32 and values.shape == (N, SIZES[name])
+        assert values.dtype == np.float32 and values.shape == (N, SENSORS[name].size)
     base = Rotation.from_euler("z", s.base_pose[:, 2:])
     floor = np.column_stack([s.base_pose[:, :2], np.zeros(N)])
     ee = base.inv().apply(s.ee_pos - floor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skills.tasks.catalog import TASKS, make_task
+from skills.book import BOOK, make_task
 from skills.tasks.state import CAUSES
 from tests.skills.envs.states import goals, state, view
 from tpsrl.errors import UserError
@@ -275,7 +275,7 @@ def test_grip_rules():
 
 
 def test_action_layouts():
-    sizes = {name: task.layout.size for name, task in TASKS.items()}
+    sizes = {name: row.task.layout.size for name, row in BOOK.items()}
     assert [sizes[k] for k in ("navigate", "pick", "place", "open_cab")] == [3, 10, 10, 11]
     assert make_task("pick", actions="restricted").layout.size == 8
     assert make_task("close_fridge", actions="restricted").layout.size == 9

@@ -12,14 +12,15 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import skills.envs
-from skills.envs.config import find_episodes
+from skills.book import BOOK
 from skills.tasks.scan import RAYS, REACH
 from skills.tasks.state import CAUSES
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
+from tpsrl.provide import find_episodes
 from tpsrl.robot import fetch
 
-SKILLS = list(skills.envs.NAMES)
+SKILLS = list(BOOK)
 
 
 def make(skill: str, **config):
@@ -28,7 +29,7 @@ def make(skill: str, **config):
 
 
 def shipped(scenario):
-    return find_episodes(scenario, "val", None)
+    return find_episodes(scenario, "val")
 
 
 def roll(env, seed: int, steps: int):

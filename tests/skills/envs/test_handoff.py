@@ -7,11 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from eval.arrivals import arrivals, summary_lines
+from skills.book import BOOK
 from skills.envs.single import SkillEnv
 from skills.interface import SkillCall
-from skills.tasks.arrivals import arrivals, summary_lines
-from skills.tasks.catalog import TASKS
-from skills.tasks.goals import goal_for_call
 from skills.tasks.handoff import (
     StartRecorder,
     apply_start,
@@ -67,7 +66,7 @@ def test_a_held_target_is_wanted_where_it_lay():
         index = sim.episode().targets[0].object_index
         origin, goal = sim.episode().objects[index].pos, sim.episode().targets[0].goal_pos
         sim.set_object(index, np.array([1.2, 0.2, 0.81]), np.array([1.0, 0, 0, 0]))
-        lies = goal_for_call(TASKS["navigate"], sim, 0, SkillCall("navigate", 0, "start"))
+        lies = BOOK["navigate"].task.goal_for(sim, 0, SkillCall("navigate", 0, "start"))
         np.testing.assert_allclose(lies.position, [1.2, 0.2, 0.81], atol=1e-6)
         sim.snap_object(index)
         for skill, place, wanted in (
@@ -76,7 +75,7 @@ def test_a_held_target_is_wanted_where_it_lay():
             ("navigate", "goal", goal),
             ("place", None, goal),
         ):
-            row = goal_for_call(TASKS[skill], sim, 0, SkillCall(skill, 0, place))
+            row = BOOK[skill].task.goal_for(sim, 0, SkillCall(skill, 0, place))
             np.testing.assert_allclose(row.position, wanted)
 
 
@@ -86,13 +85,11 @@ def test_the_front_of_a_container_is_before_its_handle():
         joint = "cabinet/drawer"
         j = sim.joint_names.index(joint)
         handle = sim.state().marker_pos[0, sim.marker_joints.index(j)]
-        row = goal_for_call(TASKS["navigate"], sim, 0, SkillCall("navigate", None, "front", joint))
+        row = BOOK["navigate"].task.goal_for(sim, 0, SkillCall("navigate", None, "front", joint))
         sim.set_joint(joint, 0.2)
         pulled = sim.state().marker_pos[0, sim.marker_joints.index(j)] - handle
         np.testing.assert_allclose(row.position - handle, 1.5 * pulled / 0.2, atol=1e-6)
-        again = goal_for_call(
-            TASKS["navigate"], sim, 0, SkillCall("navigate", None, "front", joint)
-        )
+        again = BOOK["navigate"].task.goal_for(sim, 0, SkillCall("navigate", None, "front", joint))
         np.testing.assert_allclose(again.position, row.position + pulled, atol=1e-6)
 
 
@@ -101,9 +98,7 @@ def test_arrivals_are_measured_from_what_the_skill_is_about():
     with simulator() as sim:
         sim.reset([episode()], [0])
         handle = sim.state().marker_pos[0, sim.marker_joints.index(sim.joint_names.index(joint))]
-        front = goal_for_call(
-            TASKS["navigate"], sim, 0, SkillCall("navigate", None, "front", joint)
-        )
+        front = BOOK["navigate"].task.goal_for(sim, 0, SkillCall("navigate", None, "front", joint))
         ahead = (front.position - handle)[:2] / 1.5
         left = np.array([-ahead[1], ahead[0]])
         spot = handle[:2] + 0.9 * ahead + 0.2 * left
@@ -146,12 +141,12 @@ def test_environment_begins_at_handoff_starts(tmp_path):
 
 def test_a_chain_of_skills_is_recorded(tmp_path):
     from planner.chain.tpsrl import TpsrlAgent
-    from skills.envs.config import find_episodes
-    from skills.programs import make_skill
+    from skills.book import make_skill
     from tpsrl.episodes.habitat_json import load_episodes
+    from tpsrl.provide import find_episodes
     from tpsrl.sim.mujoco.engine import MujocoSimulator
 
-    problem = load_episodes(find_episodes("tidy_house", "val", None)).episodes[0]
+    problem = load_episodes(find_episodes("tidy_house", "val")).episodes[0]
     recorder = StartRecorder()
     agent = TpsrlAgent(recorder.wrap(make_skill))
     with MujocoSimulator(depth=None) as sim:

@@ -6,7 +6,7 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.interface import SkillCall
-from skills.learned.cards import Card, common_depth, learned_skills, policies_in, write_card
+from skills.learned.cards import Card, common_depth, policies_in, write_card
 from skills.learned.factory import skill_factory
 from skills.learned.inference import NumpyPolicy
 from skills.learned.skill import LearnedSkill
@@ -31,7 +31,7 @@ def _skill(tmp_path, name, stop=None):
 def _rests_here(skill, sim):
     """Take the hand's present place for the resting position."""
     skill._row = dataclasses.replace(skill._row, rest=np.asarray(skill._view(sim).ee)[0])
-    skill._first_rest = np.zeros(3)
+    skill._first_resting = np.zeros((1, 3))
 
 
 def test_it_acts_as_the_policy_acts_in_its_environment(env, tmp_path):
@@ -59,7 +59,7 @@ def test_the_chain_senses_what_the_environment_senses(skill):
     policy = SimpleNamespace(observations=dict.fromkeys(sensors), size=10, reset=lambda: None)
     learned = LearnedSkill(Card(skill, None), policy)
     learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)
-    seen = observe(learned._view(made.sim), sensors)
+    seen = observe(learned._view(made.sim, scanned=True), sensors)
     for name in sensors:
         np.testing.assert_array_equal(seen[name][0], observation[name])
     made.close()
@@ -134,10 +134,10 @@ def test_a_held_target_goes_back_to_where_it_lay(env, tmp_path):
 def test_folder_of_skills(tmp_path):
     saved_policy(tmp_path / "pick.safetensors", "pick")
     with pytest.raises(UserError, match=r"pick\.json"):
-        learned_skills(tmp_path)
+        policies_in(tmp_path)
     card = Card("pick", None, facts={"command": "tpsrl train skill=pick"})
     write_card(tmp_path / "pick.json", card)
-    assert learned_skills(tmp_path) == {"pick": card}
+    assert {name: found.card for name, found in policies_in(tmp_path).items()} == {"pick": card}
     make = skill_factory(policies_in(tmp_path))
     assert not make("pick").privileged
     assert make("place").privileged

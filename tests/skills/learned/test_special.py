@@ -12,7 +12,15 @@ import tpsrl.episodes
 from eval.trials import SkillStudy, TrialJob, Weights, find_weights
 from planner.chain.catalog import describe, fingerprints, policies_of, skill_lines
 from skills.envs.single import SkillEnv
-from skills.learned.cards import Card, Policy, digests, identity, policies_in, read_card, write_card
+from skills.learned.cards import (
+    Card,
+    PolicyFiles,
+    digests,
+    identity,
+    policies_in,
+    read_card,
+    write_card,
+)
 from skills.learned.factory import skill_factory
 from skills.learned.inference import NumpyPolicy
 from skills.tasks.places import kind_of
@@ -232,7 +240,7 @@ def test_a_policy_for_one_place_does_not_stand_alone(tmp_path, capsys):
 def test_files_of_a_policy(tmp_path):
     folder = special_folder(tmp_path / "skills", "place", "drawer")
     policy = policies_in(folder)["place"]
-    assert isinstance(policy, Policy)
+    assert isinstance(policy, PolicyFiles)
     assert policy.files == {
         name: folder / f"{name}.safetensors" for name in ("place", "place_drawer")
     }

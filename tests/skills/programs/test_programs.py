@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import tpsrl.episodes
+from skills.book import make_skill
 from skills.interface import SkillCall
 from skills.motion.view import look, what_if
-from skills.programs import make_skill
 from tpsrl.episodes.habitat_json import load_episodes
 from tpsrl.robot.fetch import RESET_ARM_TARGET
 from tpsrl.sim.mujoco.engine import MujocoSimulator

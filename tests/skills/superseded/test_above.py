@@ -7,11 +7,12 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.motion.moves import GiveUpError
-from skills.motion.view import look, to_base
+from skills.motion.view import look
 from skills.superseded.imitation.collect import CollectOptions, record_episode
 from skills.superseded.laws.above import PickFromAbove, PlaceFromAbove, posture_over
 from skills.tasks.places import kind_of
 from tests.skills.nets import STATE
+from tpsrl.geometry.rotations import to_base
 from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skills.envs.single import SkillEnv
-from skills.motion.view import look, wrap
+from skills.motion.view import look
 from skills.superseded.imitation.collect import CollectOptions, record_episode
 from skills.superseded.laws.above import PickFromAbove, PlaceFromAbove
 from skills.superseded.laws.cabinet import PickInCabinet, PlaceInCabinet
@@ -18,6 +18,7 @@ from tests.skills.nets import STATE
 from tpsrl import episodes
 from tpsrl.episodes.habitat_json import load_episodes, save_episodes
 from tpsrl.errors import UserError
+from tpsrl.geometry.rotations import wrap
 
 EPISODES = Path(next(iter(episodes.__path__))) / "data" / "prepare_groceries_val.json.gz"
 GROCERIES = {**STATE, "episodes": EPISODES}

@@ -8,9 +8,10 @@ import pytest
 from eval.trials import play_episode
 from skills.envs.agents import SkillAgent
 from skills.envs.single import SkillEnv
-from skills.motion.view import look, to_base, unit
+from skills.motion.view import look
 from skills.superseded.laws.laws import LAWS
 from skills.tasks.places import link_pose
+from tpsrl.geometry.rotations import to_base, unit
 
 
 @pytest.mark.parametrize("skill", sorted(LAWS))

@@ -6,11 +6,12 @@ import pytest
 from skills.envs.single import SkillEnv
 from skills.motion.postures import ARM_INIT
 from skills.motion.reach import plan_reach
-from skills.motion.view import look, what_if, wrap
+from skills.motion.view import look, what_if
 from skills.programs.targets import episode_target, pick_target
 from skills.superseded.imitation.collect import CollectOptions, record_episode
 from skills.superseded.laws.teachers import PickByPlace, TeachPick, make_teacher, straight_azimuth
 from tests.skills.nets import STATE
+from tpsrl.geometry.rotations import wrap
 
 
 class Drunk:

@@ -41,7 +41,7 @@ def test_every_command_has_help_with_all_keys(
 ) -> None:
     assert main([name, "--help"]) == 0
     text = capsys.readouterr().out
-    assert f"usage: tpsrl {name}" in text and "keys (with their defaults):" in text
+    assert f"usage: tpsrl {name}" in text and "(with their defaults):" in text
 
 
 @pytest.mark.parametrize(

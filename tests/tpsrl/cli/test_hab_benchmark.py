@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.hab import Config, main, plan_runs
-from tpsrl.config import load
+from ver_trainer.options import load
 
 SMALL = ["scenarios=rearrange_easy", "episodes=1", "workers=1"]
 

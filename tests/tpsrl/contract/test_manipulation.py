@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.chain.predicates import OBJECT_AT, HabTask, World
-from skills.tasks.places import rotation_matrix
+from planner.chain.predicates import HabTask, SymbolicWorld
+from skills.tasks.tolerances import OBJECT_AT
 from tests.tpsrl.contract.engines import UPRIGHT, Engine, episode, object_index
 from tests.tpsrl.contract.test_reset_and_step import run
+from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.robot import fetch
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator
@@ -209,7 +210,7 @@ def test_contact_of_the_robot_is_noticed_and_measured(sim: Simulator) -> None:
 
 def test_success_has_the_benchmark_s_thresholds(sim: Simulator) -> None:
     task, wanted = HabTask("set_table"), episode()
-    world = World(sim, 0)
+    world = SymbolicWorld(sim, 0)
     assert not task.success(sim, 0)
     for target in wanted.targets:
         sim.set_object(target.object_index, target.goal_pos, target.goal_quat)

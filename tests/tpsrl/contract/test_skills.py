@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from skills.book import make_skill
 from skills.interface import SkillCall
-from skills.programs import make_skill
 from tests.tpsrl.contract.engines import episode
 from tpsrl.sim.door import Simulator
 

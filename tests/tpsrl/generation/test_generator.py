@@ -183,9 +183,10 @@ def test_every_layout_is_used_once_before_any_is_used_twice():
 
 
 def test_less_clutter():
-    scenario = with_clutter(load_scenario("set_table"), 3)
-    e = Generator(scenario, "val", seed=0).make(0).episode
-    assert len(e.objects) == 5
+    for count in (0, 3):
+        scenario = with_clutter(load_scenario("set_table"), count)
+        e = Generator(scenario, "val", seed=0).make(0).episode
+        assert len(e.objects) == 2 + count
 
 
 def test_an_impossible_scenario_says_why():
@@ -207,5 +208,7 @@ def test_unknown_names_in_a_scenario():
     scenario.samplers["fridge"].objects = ["can"]
     with pytest.raises(UserError, match="unknown object 'can'"):
         Generator(scenario, "val", seed=0)
-    with pytest.raises(UserError, match="unknown scenario 'tidyhouse'; did you mean 'tidy_house'"):
+    with pytest.raises(
+        UserError, match=r"unknown scenario 'tidyhouse', .*; did you mean 'tidy_house'"
+    ):
         load_scenario("tidyhouse")

@@ -9,8 +9,9 @@ from tpsrl.episodes.shipped import load_shipped
 from tpsrl.episodes.validate import validate
 from tpsrl.errors import UserError
 from tpsrl.generation.moved import moved_episode, moved_episodes
+from tpsrl.geometry.rotations import planar_frame
 from tpsrl.scenes.apartment import load_apartment
-from tpsrl.scenes.geometry import find_receptacle, planar_frame
+from tpsrl.scenes.geometry import find_receptacle
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from tpsrl.generation.placement import Placer
-from tpsrl.generation.prisms import Solids, yaw_quat
+from tpsrl.generation.prisms import Solids
 from tpsrl.generation.reach import REACH, approach, from_above
 from tpsrl.generation.room import Pose, Room
+from tpsrl.geometry.rotations import yaw_quat
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.scene_info import SceneLibrary

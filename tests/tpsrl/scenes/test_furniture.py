@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tpsrl.geometry import rotations
 from tpsrl.scenes import geometry
 from tpsrl.scenes.cache import cached_furniture
 from tpsrl.scenes.description import Apartment, Furniture, Link, Shape
@@ -40,7 +41,7 @@ def piece(apartment: Apartment, name: str) -> Furniture:
 
 def boxes(link: Link, joint_pos: float = 0.0) -> list[tuple[np.ndarray, np.ndarray]]:
     """Corners of the colliding shapes of a link in the furniture's frame."""
-    world = geometry.frame(link.pos, link.quat) @ geometry.joint_motion(link, joint_pos)
+    world = rotations.frame(link.pos, link.quat) @ geometry.joint_motion(link, joint_pos)
     clouds = [geometry.shape_points(s) for s in link.shapes if s.collide]
     placed = [c @ world[:3, :3].T + world[:3, 3] for c in clouds]
     return [(c.min(axis=0), c.max(axis=0)) for c in placed]

@@ -19,6 +19,7 @@ from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
 from tpsrl.geometry import frames
 from tpsrl.habitat import format as fmt
+from tpsrl.habitat.export.fetch import write_fetch
 from tpsrl.habitat.export.glb import write_solids, write_visual
 from tpsrl.habitat.export.urdf import write_furniture
 from tpsrl.robot import fetch
@@ -76,8 +77,6 @@ def export_dataset(
         moved = tuple(_at_home(e, out, unique) for e in chosen)
         save_episodes(out / f"episodes/{name}.json.gz", replace(chosen, episodes=moved), decimals=9)
     if robot:
-        from tpsrl.habitat.export.fetch import write_fetch
-
         write_fetch(out / "robots/hab_fetch/robots")
     _write_dataset(out)
     return _write_manifest(out, apartment)

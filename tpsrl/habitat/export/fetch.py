@@ -16,6 +16,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from tpsrl.files import write_atomically
 from tpsrl.habitat.export.urdf import TO_Y_UP, origin, rpy, vector, write_xml
 from tpsrl.robot import fetch
 from tpsrl.robot.mjcf import add_fetch, mesh_directory
@@ -218,8 +219,6 @@ def _inertial(
 def _mesh(link: ET.Element, folder: Path, name: str, turned: bool = False) -> None:
     """Add an STL of Fetch as GLB, seen and touched; ``turned`` for the y-up root."""
     import trimesh
-
-    from tpsrl.files import write_atomically
 
     mesh: Any = trimesh.load(mesh_directory() / f"{name}.stl", force="mesh")
     rgba = [round(255 * c) for c in _colours().get(f"robot/{name}", _PLAIN)]

@@ -10,8 +10,8 @@ import numpy as np
 
 from tpsrl.files import write_atomically
 from tpsrl.geometry.frames import points_to_habitat
+from tpsrl.geometry.rotations import quat_to_matrix
 from tpsrl.scenes.description import Shape
-from tpsrl.scenes.geometry import quat_to_matrix
 
 _RING = 32
 """Corners of a round solid."""

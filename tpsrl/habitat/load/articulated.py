@@ -15,13 +15,13 @@ import numpy as np
 
 from tpsrl.errors import UserError
 from tpsrl.geometry.frames import points_from_habitat
+from tpsrl.geometry.rotations import matrix_to_quat
 from tpsrl.habitat import format as fmt
 from tpsrl.habitat.load.files import Config, read_config
 from tpsrl.habitat.load.meshes import convex_solids, mesh_parts, transformed
 from tpsrl.habitat.load.objects import receptacles
 from tpsrl.habitat.urdf_links import link_order
 from tpsrl.scenes.description import Container, Joint, Link, Marker, Receptacle, Shape, Vec3
-from tpsrl.scenes.geometry import matrix_to_quat
 
 _DEFAULTS = {"slide": (5.0, 1.0), "hinge": (1.0, 0.3)}
 """Damping and friction where a file has next to none:

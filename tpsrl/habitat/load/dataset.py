@@ -14,6 +14,7 @@ from tpsrl.episodes.handles import furniture_name
 from tpsrl.episodes.types import RigidObject
 from tpsrl.errors import UserError, nearest
 from tpsrl.geometry.frames import points_from_habitat
+from tpsrl.geometry.rotations import frame, matrix_to_quat, quat_to_matrix
 from tpsrl.habitat import format as fmt
 from tpsrl.habitat.load.articulated import ArticulatedAsset, load_articulated
 from tpsrl.habitat.load.files import Catalog, Config, read_config
@@ -28,7 +29,7 @@ from tpsrl.scenes.description import (
     Receptacle,
     Shape,
 )
-from tpsrl.scenes.geometry import frame, matrix_to_quat, quat_to_matrix, shape_points
+from tpsrl.scenes.geometry import shape_points
 
 PARKED = 90.0
 """Furniture that a layout does not have stands out here, m."""

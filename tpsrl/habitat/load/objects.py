@@ -14,6 +14,7 @@ from tpsrl.habitat import format as fmt
 from tpsrl.habitat.load.files import Config, read_config
 from tpsrl.habitat.load.meshes import convex_solids, hull, mesh_parts, transformed
 from tpsrl.scenes.description import ObjectType, Receptacle, Shape, Vec3
+from tpsrl.scenes.geometry import shape_points
 
 HEADROOM = 0.35
 """Height of the box above a receptacle that is given as a surface, m."""
@@ -185,7 +186,6 @@ def _solids(
 
 
 def _points(shape: Shape) -> np.ndarray:
-    from tpsrl.scenes.geometry import shape_points
 
     return shape_points(shape)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tpsrl.geometry.rotations import quat_to_matrix
 from tpsrl.scenes.description import Shape
 
 _SEGMENTS = 16
@@ -26,23 +27,11 @@ def merge(shapes: Iterable[Shape]) -> tuple[np.ndarray, np.ndarray]:
     count = 0
     for shape in shapes:
         v, f = _triangles(shape)
-        v = v @ rotation_matrix(shape.quat).T + np.asarray(shape.pos)
+        v = v @ quat_to_matrix(shape.quat).T + np.asarray(shape.pos)
         vertices.append(v)
         faces.append(f + count)
         count += len(v)
     return np.concatenate(vertices), np.concatenate(faces).astype(np.int32)
-
-
-def rotation_matrix(quat: Iterable[float]) -> np.ndarray:
-    """Return the (3, 3) rotation of a ``wxyz`` unit quaternion."""
-    w, x, y, z = quat
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
 
 
 def _triangles(shape: Shape) -> tuple[np.ndarray, np.ndarray]:

@@ -10,11 +10,12 @@ import mujoco
 import numpy as np
 
 from tpsrl.episodes.types import Episode
+from tpsrl.geometry.rotations import planar_frame, transform, wrap, yaw_quat
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
 from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_force, robot_touches
-from tpsrl.sim.mujoco.model import PARKING, ModelIndex
+from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.suction import Suction
 
 _SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
@@ -148,11 +149,11 @@ class World:
         j = self.index.joint_names.index(name)
         body = int(self.index.joint_bodies[j])
         inside = self._inside(name, body)
-        before = pose_matrix(self.data.xpos[body], self.data.xmat[body])
+        before = transform(self.data.xpos[body], self.data.xmat[body])
         self.data.qpos[self._joint_qpos[j]] = value
         self.data.qvel[self.model.jnt_dofadr[self.index.joint_ids[j]]] = 0.0
         mujoco.mj_forward(self.model, self.data)
-        motion = pose_matrix(self.data.xpos[body], self.data.xmat[body]) @ np.linalg.inv(before)
+        motion = transform(self.data.xpos[body], self.data.xmat[body]) @ np.linalg.inv(before)
         for other in inside:
             self._transform_object(other, motion)
         mujoco.mj_forward(self.model, self.data)
@@ -248,7 +249,7 @@ class World:
         self.data.qvel[dof : dof + 6] = 0.0
 
     def _transform_object(self, body: int, motion: np.ndarray) -> None:
-        pose = motion @ pose_matrix(self.data.xpos[body], self.data.xmat[body])
+        pose = motion @ transform(self.data.xpos[body], self.data.xmat[body])
         quat = np.empty(4)
         mujoco.mju_mat2Quat(quat, np.ascontiguousarray(pose[:3, :3]).ravel())
         self._write_object(body, pose[:3, 3], quat)
@@ -269,7 +270,7 @@ class World:
         self.data.ctrl[:] = self.data.qpos[self.index.arm_qpos]
 
     def _write_base(self, pose: np.ndarray) -> None:
-        self.base = np.array([pose[0], pose[1], wrap_angle(pose[2])])
+        self.base = np.array([pose[0], pose[1], wrap(pose[2])])
         self.data.mocap_pos[0] = (pose[0], pose[1], 0.0)
         self.data.mocap_quat[0] = yaw_quat(pose[2])
 
@@ -294,8 +295,8 @@ class World:
     def _move_base(self, pose: np.ndarray) -> None:
         held = self.suction.held_body
         if held >= 0:
-            old = base_matrix(self.base)
-            motion = base_matrix(pose) @ np.linalg.inv(old)
+            old = planar_frame(self.base)
+            motion = planar_frame(pose) @ np.linalg.inv(old)
             self._transform_object(held, motion)
         self._write_base(pose)
         mujoco.mj_kinematics(self.model, self.data)
@@ -319,30 +320,3 @@ class World:
         self.count.divergences.append(event)
         self.load(self.episode, self.scene, self.seed)
         self.count.diverged = True
-
-
-def yaw_quat(yaw: float) -> np.ndarray:
-    """Return the (4,) quaternion of a turn about z."""
-    return np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)])
-
-
-def wrap_angle(angle: float) -> float:
-    """Return the angle in [-pi, pi)."""
-    return float((angle + np.pi) % (2 * np.pi) - np.pi)
-
-
-def pose_matrix(pos: np.ndarray, xmat: np.ndarray) -> np.ndarray:
-    """Return the (4, 4) transform of a position and a flat or square rotation matrix."""
-    pose = np.eye(4)
-    pose[:3, :3] = np.reshape(xmat, (3, 3))
-    pose[:3, 3] = pos
-    return pose
-
-
-def base_matrix(pose: np.ndarray) -> np.ndarray:
-    """Return the (4, 4) transform of a base pose x, y, yaw."""
-    c, s = np.cos(pose[2]), np.sin(pose[2])
-    return np.array([[c, -s, 0, pose[0]], [s, c, 0, pose[1]], [0, 0, 1, 0], [0, 0, 0, 1.0]])
-
-
-__all__ = ["PARKING", "World", "base_matrix", "pose_matrix", "wrap_angle", "yaw_quat"]

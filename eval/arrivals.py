@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 
-from skills.tasks.catalog import make_task
-from skills.tasks.goals import goal_for_call
+from skills.book import row_of
 from skills.tasks.handoff import HandoffStart, apply_start
-from tpsrl.geometry.arrays import to_base
+from tpsrl.geometry.arrays import yaw_of
+from tpsrl.geometry.rotations import to_base, turn
 from tpsrl.robot import fetch
 from tpsrl.sim.door import Simulator
 
@@ -34,22 +33,18 @@ def arrivals(sim: Simulator, starts: Sequence[HandoffStart]) -> dict[str, np.nda
     found: dict[str, list[np.ndarray]] = defaultdict(list)
     for start in starts:
         apply_start(sim, 0, start, 0)
-        goal = goal_for_call(make_task(start.call.skill), sim, 0, start.call)
-        point = goal.object_start if start.call.skill == "pick" else goal.position
-        local = _in_base(start.base_pose, point)
+        row = row_of(start.call.skill)
+        goal = row.task.goal_for(sim, 0, start.call)
+        point = row.task.about(goal)
+        local = to_base(start.base_pose, point)
         gap = np.abs(start.arm_qpos - fetch.RESET_ARM_TARGET).max()
         bearing = np.degrees(np.arctan2(local[1], local[0]))
         frame = [np.nan, np.nan]
-        if start.call.skill != "navigate" and start.call.joint is not None:
-            frame = _before_handle(sim, start, point)
-        row = [float(np.hypot(local[0], local[1])), float(bearing), float(gap), *frame]
-        found[start.call.skill].append(np.array(row))
+        if row.uses_arm and start.call.joint is not None:
+            frame = _before_handle(sim, start.call.joint, start.base_pose, point)
+        values = [float(np.hypot(local[0], local[1])), float(bearing), float(gap), *frame]
+        found[start.call.skill].append(np.array(values))
     return {skill: np.stack(rows) for skill, rows in found.items()}
-
-
-def _in_base(pose: np.ndarray, point: np.ndarray) -> np.ndarray:
-    """Return a (3,) world point in the frame of one (3,) base pose."""
-    return np.asarray(to_base(np, pose[None], point[None]))[0]
 
 
 def summary_lines(table: dict[str, np.ndarray]) -> list[str]:
@@ -65,9 +60,9 @@ def summary_lines(table: dict[str, np.ndarray]) -> list[str]:
     return lines
 
 
-def _before_handle(sim: Simulator, start: HandoffStart, handle: np.ndarray) -> list[float]:
-    w, x, y, z = np.asarray(sim.scene(0).link_rest[cast(str, start.call.joint)][1])
-    yaw = np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-    gap = start.base_pose[:2] - handle[:2]
-    cos, sin = np.cos(yaw), np.sin(yaw)
-    return [float(cos * gap[0] + sin * gap[1]), float(cos * gap[1] - sin * gap[0])]
+def _before_handle(
+    sim: Simulator, joint: str, base_pose: np.ndarray, handle: np.ndarray
+) -> list[float]:
+    yaw = float(yaw_of(np, np.asarray(sim.scene(0).link_rest[joint][1])))
+    out, along = (base_pose[:2] - handle[:2]) @ turn(yaw)
+    return [float(out), float(along)]

@@ -6,27 +6,6 @@ from tpsrl.scenes.description import Apartment, Furniture, Link, Shape
 from tpsrl.sim.navigation import GridNavigation
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_quaternions_and_matrices_agree(seed: int) -> None:
-    quat = np.random.default_rng(seed).normal(size=4)
-    quat = quat / np.linalg.norm(quat) * np.sign(quat[0])
-    matrix = geometry.quat_to_matrix(quat)
-    assert np.allclose(matrix @ matrix.T, np.eye(3))
-    assert np.linalg.det(matrix) == pytest.approx(1.0)
-    assert np.allclose(geometry.matrix_to_quat(matrix), quat)
-
-
-def test_half_turns() -> None:
-    for axis in np.eye(3):
-        quat = geometry.matrix_to_quat(geometry.quat_to_matrix((0.0, *axis)))
-        assert np.allclose(np.abs(quat), [0.0, *axis], atol=1e-9)
-
-
-def test_a_quarter_turn_about_z_brings_x_to_y() -> None:
-    matrix = geometry.quat_to_matrix((np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5)))
-    assert np.allclose(matrix @ [1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
-
-
 def test_convex_outline_drops_inner_points_and_turns_left() -> None:
     points = np.array([[0, 0], [2, 0], [2, 1], [0, 1], [1, 0.5], [1, 0], [2, 0]], dtype=float)
     outline = geometry.convex_outline(points)

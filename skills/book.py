@@ -1,0 +1,351 @@
+"""The book of skills: one row a skill, from which everything else is derived.
+
+A new skill is a task (``skills/tasks/``), a row of :data:`BOOK` and, once trained, its policy. From
+the row follow its environment, its scripted program, who may imitate it, which policies a folder
+may hold, what the planner calls and the choices of every command. A package of one's own adds its
+row with :func:`enter` and then calls :func:`skills.envs.register`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from skills.interface import HELPERS, Skill, SkillCall, SkillName
+from skills.row import Entity, SkillRow, ask_drive, ask_drive_to_handle, ask_handle, ask_target
+from skills.tasks.articulated import ArticulatedTask
+from skills.tasks.base import ARM_GRIP_BASE, ARM_GRIP_BASE_STOP, BASE, BASE_STOP, Task
+from skills.tasks.navigate import NavigateTask
+from skills.tasks.pick import PickTask
+from skills.tasks.place import PlaceTask
+from skills.tasks.rearrange import RearrangeTask
+from skills.tasks.roam import ExploreTask, FleeTask, PointNavTask
+from skills.tasks.tolerances import OPEN_DRAWER, OPEN_FRIDGE
+from tpsrl.errors import UserError, nearest
+
+Contract = Literal["fixed", "parity"]
+Actions = Literal["full", "restricted"]
+
+_HELPERS = dict(
+    zip(HELPERS, ("skills.programs.basic:ResetArm", "skills.programs.basic:Wait"), strict=True)
+)
+
+
+BOOK: dict[str, SkillRow] = {}
+"""Skill -> its row, in the order in which skills are listed everywhere."""
+
+
+def enter(row: SkillRow) -> None:
+    """Add a row to the book.
+
+    Raises:
+        UserError: its name, environment or a label of a plan is taken.
+    """
+    name = row.task.name
+    if name in (*BOOK, *HELPERS):
+        raise UserError(f"the book has a skill '{name}' already; choose another name.")
+    for other, old in BOOK.items():
+        shared = {row.environment} & {old.environment} or set(row.plan) & set(old.plan)
+        if shared:
+            raise UserError(
+                f"the skill '{other}' has {', '.join(sorted(shared))} already; give '{name}'"
+                " another environment and other actions of a plan."
+            )
+    BOOK[name] = row
+
+
+def row_of(skill: str) -> SkillRow:
+    """Return the row of a skill.
+
+    Raises:
+        UserError: there is none.
+    """
+    if skill not in BOOK:
+        raise UserError(f"unknown skill '{skill}'{nearest(skill, BOOK)}")
+    return BOOK[skill]
+
+
+def chained() -> tuple[str, ...]:
+    """Return the skills that plans call."""
+    return tuple(name for name, row in BOOK.items() if row.plan)
+
+
+def placed() -> tuple[str, ...]:
+    """Return the skills that may have further policies for kinds of places."""
+    return tuple(name for name, row in BOOK.items() if row.placed)
+
+
+def skill_for(label: str) -> str:
+    """Return the skill that carries out a plan's actions of a label.
+
+    Raises:
+        UserError: there is none.
+    """
+    plain = label.removesuffix("_by_name")
+    for name, row in BOOK.items():
+        if plain in row.plan:
+            return name
+    known = [known for row in BOOK.values() for known in row.plan]
+    raise UserError(
+        f"no skill carries out the action '{label}'{nearest(plain, known)}; name it under 'plan' in"
+        " a row of skills/book.py"
+    )
+
+
+def call_for(label: str, entities: Sequence[Entity]) -> SkillCall:
+    """Return the skill call that an action of a plan becomes.
+
+    Raises:
+        UserError: no skill carries it out.
+    """
+    skill = skill_for(label)
+    return BOOK[skill].plan[label.removesuffix("_by_name")](skill, entities)
+
+
+def make_skill(name: SkillName) -> Skill:
+    """Return a new scripted skill.
+
+    Raises:
+        ValueError: there is no scripted skill of that name.
+    """
+    programs = {skill: row.program for skill, row in BOOK.items() if row.program} | _HELPERS
+    if name not in programs:
+        raise ValueError(f"There is no scripted skill '{name}'; choose from {', '.join(programs)}.")
+    module, _, cls = programs[name].partition(":")
+    skill: Skill = getattr(importlib.import_module(module), cls)()
+    return skill
+
+
+def make_task(
+    name: str,
+    *,
+    contract: Contract = "fixed",
+    actions: Actions = "full",
+    options: Mapping[str, Any] | None = None,
+) -> Task:
+    """Return a task.
+
+    Args:
+        name: of a skill in the book.
+        contract: ``"parity"`` keeps the quirks of habitat-lab that are fixed otherwise.
+        actions: ``"restricted"``: the base stands still in manipulation skills (Habitat 2.0).
+        options: fields of the task to override, e.g. ``{"horizon": 500}``.
+
+    Raises:
+        UserError: unknown name, contract, action space or option.
+    """
+    row = row_of(name)
+    if contract not in ("fixed", "parity"):
+        raise UserError(f"contract='{contract}' is unknown; use 'fixed' or 'parity'.")
+    if actions not in ("full", "restricted"):
+        raise UserError(f"actions='{actions}' is unknown; use 'full' or 'restricted'.")
+    changes: dict[str, Any] = dict(row.parity) if contract == "parity" else {}
+    if actions == "restricted" and row.uses_arm:
+        changes["layout"] = dataclasses.replace(row.task.layout, base=False)
+    changes |= dict(options or {})
+    known = {f.name for f in dataclasses.fields(row.task)}
+    for key in changes:
+        if key not in known:
+            raise UserError(f"skill '{name}' has no option '{key}'{nearest(key, known)}")
+    return dataclasses.replace(row.task, **changes)
+
+
+_REST = ("joint", "is_holding", "relative_resting_position")
+_ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
+_FORCE: dict[str, Any] = {"force_penalty": 1e-4, "max_force_penalty": 0.01}
+_LIMITS: dict[str, Any] = {
+    "max_force_sum": 10_000.0,
+    "max_force": 10_000.0,
+    "force_end_penalty": 1.0,
+}
+_FRIDGE: dict[str, Any] = {
+    "joint_name": "fridge/top_door",
+    "marker_name": "fridge_push_point",
+    "spawn_frame": "furniture",
+    "spawn_x": (0.833, 1.25),
+    "spawn_y": (-0.6, 0.6),
+    "scenario": "in_fridge",
+}
+_DRAWER: dict[str, Any] = {
+    "joint_name": "kitchen_counter/drawer3",
+    "marker_name": "cab_push_point_5",
+    "scenario": "in_drawer",
+}
+_OPEN: dict[str, Any] = {"absolute": False, "grasp_reward": 5.0, "violation_penalty": 1.0}
+_CLOSE: dict[str, Any] = {"suction": False, "violation_penalty": 10.0}
+
+
+def _articulated(
+    name: str,
+    environment: str,
+    program: str,
+    parity: Mapping[str, Any] | None = None,
+    **parameters: Any,
+) -> SkillRow:
+    task = ArticulatedTask(
+        name=name,
+        sensors=(*_ARTICULATED, "marker_rel_pos"),
+        layout=ARM_GRIP_BASE_STOP,
+        horizon=200,
+        **parameters,
+    )
+    return SkillRow(
+        task,
+        environment,
+        program,
+        # The programs that close pull and push by the handle.
+        needs={} if task.suction else {"suction": True},
+        plan={name: ask_handle},
+        parity={"sensors": _ARTICULATED, **(parity or {})},
+    )
+
+
+_ROWS = (
+    SkillRow(
+        NavigateTask(
+            name="navigate",
+            sensors=("head_depth", "goal_to_agent_gps_compass", "joint"),
+            layout=BASE_STOP,
+            horizon=400,
+            slack_reward=-0.005,
+            violation_penalty=1.0,
+            **_FORCE,
+        ),
+        "Navigate",
+        "skills.programs.basic:Navigate",
+        plan={"nav": ask_drive, "nav_to_receptacle": ask_drive_to_handle},
+        parity={
+            "force_penalty": 0.0,
+            "violation_penalty": 0.0,
+            **_LIMITS,
+            "force_end_penalty": 0.0,
+        },
+    ),
+    SkillRow(
+        PickTask(
+            name="pick",
+            sensors=("head_depth", "obj_start_sensor", *_REST),
+            layout=ARM_GRIP_BASE,
+            horizon=200,
+            slack_reward=-0.005,
+            violation_penalty=1.0,
+            **_FORCE,
+        ),
+        "Pick",
+        "skills.programs.pick:Pick",
+        plan={"pick": ask_target},
+        parity={"horizon": 300, **_LIMITS},
+        placed=True,
+    ),
+    SkillRow(
+        PlaceTask(
+            name="place",
+            sensors=("head_depth", "obj_goal_sensor", *_REST),
+            layout=ARM_GRIP_BASE,
+            horizon=200,
+            slack_reward=-0.005,
+            **_FORCE,
+        ),
+        "Place",
+        "skills.programs.place:Place",
+        plan={"place": ask_target},
+        parity={"horizon": 300, "max_force_penalty": 0.0, **_LIMITS},
+        placed=True,
+    ),
+    _articulated(
+        "open_cab",
+        "OpenCabinet",
+        "skills.programs.articulated:OpenCab",
+        {"rest_reward": 10.0, "max_force": 10_000.0, "force_end_penalty": 10.0},
+        goal=OPEN_DRAWER,
+        **_DRAWER,
+        **_OPEN,
+    ),
+    _articulated(
+        "close_cab",
+        "CloseCabinet",
+        "skills.programs.articulated:CloseCab",
+        start=(0.4, 0.5),
+        spawn_x=(0.80, 0.85),
+        **_DRAWER,
+        **_CLOSE,
+    ),
+    _articulated(
+        "open_fridge",
+        "OpenFridge",
+        "skills.programs.articulated:OpenFridge",
+        {"max_force_sum": 20_000.0, "max_force": 10_000.0, "force_end_penalty": 10.0},
+        goal=OPEN_FRIDGE,
+        **_FRIDGE,
+        **_OPEN,
+    ),
+    _articulated(
+        "close_fridge",
+        "CloseFridge",
+        "skills.programs.articulated:CloseFridge",
+        start=(math.pi / 4, 2 * math.pi / 3),
+        **_FRIDGE,
+        **_CLOSE,
+    ),
+    SkillRow(
+        RearrangeTask(
+            name="rearrange_easy",
+            sensors=(
+                "head_depth",
+                "obj_start_sensor",
+                "obj_goal_sensor",
+                "obj_start_gps_compass",
+                "obj_goal_gps_compass",
+                "ee_pos",
+                *_REST,
+            ),
+            layout=ARM_GRIP_BASE_STOP,
+            horizon=1500,
+            slack_reward=-0.01,
+            success_reward=100.0,
+            violation_penalty=10.0,
+        ),
+        "RearrangeEasy",
+        "skills.programs.rearrange:Rearrange",
+    ),
+    SkillRow(
+        PointNavTask(
+            name="pointnav",
+            sensors=("head_depth", "pointgoal_with_gps_compass"),
+            layout=BASE_STOP,
+            horizon=500,
+            slack_reward=-0.01,
+            success_reward=0.0,
+            needs_geodesic="goal",
+        ),
+        "PointNav",
+    ),
+    SkillRow(
+        FleeTask(
+            name="flee",
+            sensors=("head_depth", "gps", "compass"),
+            layout=BASE,
+            horizon=500,
+            success_reward=0.0,
+            end_on_success=False,
+            needs_geodesic="start",
+        ),
+        "Flee",
+    ),
+    SkillRow(
+        ExploreTask(
+            name="explore",
+            sensors=("head_depth", "gps", "compass"),
+            layout=BASE,
+            horizon=1000,
+            success_reward=0.0,
+            end_on_success=False,
+        ),
+        "Explore",
+    ),
+)
+for _row in _ROWS:
+    enter(_row)

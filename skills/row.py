@@ -1,0 +1,86 @@
+"""What a row of the book of skills says, and how a plan's action becomes the call of a skill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from skills.interface import SkillCall, SkillName
+from skills.tasks.base import Task
+
+
+@dataclass(frozen=True)
+class Entity:
+    """What an argument of a plan's action stands for.
+
+    Attributes:
+        role: ``"object"``, ``"goal"`` (where it belongs), ``"start"`` (where it lay at reset) or
+            ``"handle"`` (of a container).
+        target: index into ``Episode.targets``, ``None`` for a handle.
+        joint: furniture joint of a handle.
+    """
+
+    role: Literal["object", "goal", "start", "handle"]
+    target: int | None = None
+    joint: str | None = None
+
+
+Ask = Callable[[SkillName, Sequence[Entity]], SkillCall]
+"""What an action of a plan becomes: from the skill and the action's arguments, a call."""
+
+
+def ask_target(skill: SkillName, entities: Sequence[Entity]) -> SkillCall:
+    """Ask a skill to deal with a target, where it lay at reset if the action names that place."""
+    back = any(entity.role == "start" for entity in entities)
+    return SkillCall(skill, target=_target(entities), place="start" if back else None)
+
+
+def ask_drive(skill: SkillName, entities: Sequence[Entity]) -> SkillCall:
+    """Ask a skill to drive to where a target lies or belongs."""
+    place: Literal["start", "goal"] = "goal" if entities[0].role == "goal" else "start"
+    return SkillCall(skill, target=_target(entities), place=place)
+
+
+def ask_drive_to_handle(skill: SkillName, entities: Sequence[Entity]) -> SkillCall:
+    """Ask a skill to drive to a container's handle."""
+    joint = entities[0].joint
+    return SkillCall(skill, target=_target(entities), place="receptacle", joint=joint)
+
+
+def ask_handle(skill: SkillName, entities: Sequence[Entity]) -> SkillCall:
+    """Ask a skill to move a container's joint."""
+    return SkillCall(skill, target=_target(entities), joint=entities[0].joint)
+
+
+def _target(entities: Sequence[Entity]) -> int | None:
+    return next((entity.target for entity in entities if entity.role != "handle"), None)
+
+
+@dataclass(frozen=True)
+class SkillRow:
+    """Everything that is particular to a skill.
+
+    Attributes:
+        task: start, goal, observations, actions, reward, success, end and horizon.
+        environment: its Gymnasium id is ``tpsrl/ENVIRONMENT-v0``.
+        program: ``"module:Class"`` of the scripted skill, which can be imitated; ``""`` for none.
+        needs: options of the task without which the program cannot work.
+        plan: label of a plan's action -> what it becomes; empty if no plan calls the skill. Each
+            label stands for its ``LABEL_by_name`` too.
+        parity: fields of the task that have other values in habitat-lab.
+        placed: there may be further policies for kinds of places (``skills.tasks.places.KINDS``).
+    """
+
+    task: Task
+    environment: str
+    program: str = ""
+    needs: Mapping[str, Any] = field(default_factory=dict)
+    plan: Mapping[str, Ask] = field(default_factory=dict)
+    parity: Mapping[str, Any] = field(default_factory=dict)
+    placed: bool = False
+
+    @property
+    def uses_arm(self) -> bool:
+        """Whether the skill manipulates: its policy moves the arm."""
+        return self.task.layout.arm

@@ -1,0 +1,106 @@
+"""Pick (habitat-lab ``RearrangePickTask-v0``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator
+
+from skills.interface import SkillCall
+from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
+from skills.tasks.state import GoalRow, View
+from skills.tasks.tolerances import AT_REST
+from tpsrl.geometry.arrays import Array, to_milli
+from tpsrl.sim.door import Simulator
+
+
+@dataclass(frozen=True)
+class PickProgress(Progress):
+    """Attributes: ``distance`` (n,) m and ``held`` (n,) bool at the last step."""
+
+    distance: Array
+    held: Array
+
+
+@dataclass(frozen=True)
+class PickTask(Task[PickProgress]):
+    """Grasp the target object and bring the end effector to its resting position.
+
+    Attributes:
+        distance_reward: per metre that the end effector comes nearer to the object, then to its
+            resting position.
+        pick_reward: when the right object is grasped.
+        wrong_penalty: when anything else is grasped; ends the episode.
+        drop_penalty: when what is held is lost; ends the episode.
+        rest_threshold: farthest end effector from its resting position at success, m.
+    """
+
+    distance_reward: float = 2.0
+    pick_reward: float = 2.0
+    wrong_penalty: float = 0.5
+    drop_penalty: float = 0.5
+    rest_threshold: float = AT_REST
+
+    def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
+        """See :meth:`Task.start_state`: near the object, facing it; a shut container is opened."""
+        call = SkillCall(self.name, target=draw_target(sim, env_id, rng, self.name))
+        row = self.goal_for(sim, env_id, call)
+        open_around(sim, env_id, self.about(row))
+        row = self.goal_for(sim, env_id, call)  # the drawer may have taken it along
+        pose = put_near(sim, env_id, rng, self.about(row)[:2], spawn)
+        return Start(replace(row, start_pose=pose), call)
+
+    def about(self, goal: GoalRow) -> np.ndarray:
+        """Where the object lies."""
+        return goal.object_start
+
+    def carrier(self, goal: GoalRow) -> np.ndarray:
+        """What the object lies on."""
+        return goal.start_place
+
+    def at_end(self, view: View) -> Array:
+        """Something is held at rest."""
+        return view.holds & (view.rest_distance < self.rest_threshold)
+
+    def begin(self, view: View) -> PickProgress:
+        """See :meth:`Task.begin`."""
+        return PickProgress(
+            **self.start_fields(view), distance=self._distance(view), held=view.holds
+        )
+
+    def grip(self, view: View, command: Array) -> Array:
+        """A held object cannot be released."""
+        return view.xp.where(view.holds, 1.0, command)
+
+    def advance(self, view: View, progress: PickProgress, stop: Array) -> Advance:
+        """See :meth:`Task.advance`."""
+        xp = view.xp
+        grasped = view.holds & ~progress.held
+        dropped = ~view.holds & progress.held
+        right = grasped & view.holds_target
+        wrong = grasped & ~view.holds_target
+        distance = self._distance(view)
+        nearer = to_milli(xp, xp.where(grasped | dropped, 0.0, progress.distance - distance))
+        reward = (
+            self.distance_reward * nearer
+            + self.pick_reward * right
+            - self.wrong_penalty * wrong
+            - self.drop_penalty * dropped
+        )
+        success = (
+            view.holds_target
+            & ~view.state.hold_violation
+            & (view.rest_distance < self.rest_threshold)
+        )
+        return Advance(
+            {"distance": distance, "held": view.holds},
+            reward,
+            success,
+            {"wrong_object": wrong, "dropped": dropped},
+            {"object_distance": view.object_distance, "rest_distance": view.rest_distance},
+        )
+
+    def _distance(self, view: View) -> Array:
+        return view.xp.where(view.holds, view.rest_distance, view.object_distance)

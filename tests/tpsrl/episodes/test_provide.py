@@ -1,0 +1,54 @@
+"""Episodes that are made once on a machine, and found again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import warnings
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import skills.envs
+from tpsrl.episodes.habitat_json import load_episodes
+from tpsrl.episodes.shipped import shipped_file
+from tpsrl.errors import UserError
+from tpsrl.provide import find_episodes, make_episodes
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "tpsrl" / "episodes"
+
+
+def test_a_train_set_is_made_once_and_then_used(cache: Path) -> None:
+    with pytest.warns(UserWarning, match="no train episodes of 'rearrange_easy' are on this"):
+        assert find_episodes("rearrange_easy", "train") == shipped_file("rearrange_easy")
+    # the ranks of one training all ask
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        first, second = pool.starmap(make_episodes, [("rearrange_easy", "train", 1)] * 2)
+    assert first == second and first.parent == cache
+    made = first.stat().st_mtime_ns
+    assert make_episodes("rearrange_easy", "train", 1) == first
+    assert first.stat().st_mtime_ns == made
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find_episodes("rearrange_easy", "train") == first
+    env = gymnasium.make(skills.envs.env_id("pick"), depth=None).unwrapped
+    assert [e.episode_id for e in env.worlds.episodes] == [
+        e.episode_id for e in load_episodes(first).episodes
+    ]
+    env.close()
+
+
+def test_a_set_of_other_rules_is_not_used(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    (cache / "rearrange_easy_train_9_0123456789abcdef.json.gz").write_bytes(b"")
+    with pytest.warns(UserWarning, match="its val episodes are used"):
+        find_episodes("rearrange_easy", "train")
+
+
+def test_what_neither_ships_nor_was_made() -> None:
+    with pytest.raises(UserError, match="'tpsrl episodes scenario=tidy_house split=wide' makes"):
+        find_episodes("tidy_house", "wide")

@@ -1,0 +1,392 @@
+"""Typed options: a dataclass is the schema, YAML files and ``key=value`` words fill it.
+
+Fields say more of themselves through their metadata, which :func:`option` writes::
+
+    executor: str = option("hab", "what runs the plan", choices=("hab", "replan"))
+    workers: int = option(2, "worker processes", min=1)
+
+``min`` and ``max`` may be reached, ``above`` and ``below`` may not; numbers are finite;
+``was=("processes",)`` lists keys that this one replaced. ``Literal`` and ``Enum`` annotations
+restrict values as well. OmegaConf does the type checking. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import difflib
+import enum
+import math
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ver_trainer.errors import ConfigError, UserError, nearest
+
+T = TypeVar("T")
+Pair = tuple[str, Any, str]
+"""A dotted key, its value, and where it stands (``" in FILE"``)."""
+
+HELP_WORDS = frozenset({"-h", "--help", "help"})
+_TYPE_NAMES = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "a mapping",
+    Path: "a path",
+    Any: "anything",
+}
+_LIMITS = {"min": "at least", "above": "greater than", "max": "at most", "below": "less than"}
+
+
+def option(default: Any, text: str, **metadata: Any) -> Any:
+    """Return a dataclass field with a help sentence.
+
+    Args:
+        default: a list or a mapping is copied for each configuration.
+        text: what the key means.
+        **metadata: limits, choices and old names, see :mod:`ver_trainer.options`.
+    """
+    metadata["help"] = text
+    if isinstance(default, list | dict):
+        return dataclasses.field(default_factory=lambda: copy.copy(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def load(
+    schema: type[T],
+    words: Sequence[str] = (),
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None,
+    folders: Sequence[Path] = (),
+) -> T:
+    """Fill a configuration: ``defaults``, then YAML files, then words, then ``values``.
+
+    A file may name another that it changes: ``base: FILE``, beside it or one of ``folders``.
+
+    Args:
+        schema: dataclass, possibly with nested dataclasses; fields without a default are required.
+        words: such as ``"workers=2"`` or ``"ppo.clip=0.1"``, the last one wins; ``config=FILE``
+            reads a file, and may be repeated.
+        defaults: dotted keys that replace the schema's own defaults.
+        values: dotted keys that win over everything.
+        folders: of files that ``config=NAME`` and ``base: NAME`` know without path and suffix.
+
+    Returns:
+        A plain instance of ``schema``.
+
+    Raises:
+        ConfigError: unknown key, value of the wrong type, outside its limits or not among the
+            choices, missing value, unreadable file; the message names key, value and place.
+    """
+    files, pairs = [], []
+    for word in words:
+        key, value = _split(word, schema)
+        if key == "config":
+            files.append(_find(value, folders, None, f"config={value}"))
+        else:
+            pairs.append((key, value, ""))
+    content = [pair for file in files for pair in _of_file(file, schema, folders, ())]
+    first, last = (_flatten(layer or {}, schema, "") for layer in (defaults, values))
+    config = OmegaConf.structured(schema)
+    for key, value, origin in (*first, *content, *pairs, *last):
+        _assign(config, schema, key, value, origin)
+    missing = sorted(OmegaConf.missing_keys(config))
+    if missing:
+        raise ConfigError(f"'{missing[0]}' has no value; give {missing[0]}=...")
+    try:
+        return cast(T, OmegaConf.to_object(config))
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"the configuration is not valid: {_first_line(error)}") from error
+
+
+def parse_or_help(schema: type[T], words: Sequence[str], about: str | None) -> T:
+    """Return what ``load`` does, for a program: help is printed, mistakes end it.
+
+    Args:
+        schema: its options.
+        words: of the command line.
+        about: what the program does.
+
+    Raises:
+        SystemExit: with 0 after help, with 2 after a sentence on bad input.
+    """
+    if HELP_WORDS & set(words):
+        print(help_text(about or "", schema))
+        raise SystemExit(0)
+    try:
+        return load(schema, words)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def help_text(about: str, *schemas: type) -> str:
+    """Return what a program does, and one table of keys for each of ``schemas``."""
+    parts = [about.strip()]
+    for schema in schemas:
+        title = (schema.__doc__ or "").partition("\n")[0].rstrip(".").replace("``", "")
+        parts.append(f"{title or 'Keys'} (with their defaults):\n{describe(schema)}")
+    return "\n\n".join(parts)
+
+
+def describe(schema: type) -> str:
+    """Return one line a key: name, default, type or allowed values, limits, and what it means."""
+    rows = [(f"{name}={_default(field)}", *_row(field, h)) for name, field, h in _leaves(schema)]
+    width = min(max((len(head) for head, _, _ in rows), default=0), 34)
+    lines = (f"  {head.ljust(width)}  {kind}" + (f": {t}" if t else "") for head, kind, t in rows)
+    return "\n".join(lines) or "  (no keys)"
+
+
+def keys(schema: type) -> list[str]:
+    """Return all dotted keys, sections included."""
+    found = dict.fromkeys(
+        ".".join(parts[: depth + 1])
+        for parts in (name.split(".") for name, _, _ in _leaves(schema))
+        for depth in range(len(parts))
+    )
+    return list(found)
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Return a dataclass instance as nested plain values that JSON and YAML can hold."""
+    container = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
+    return {str(key): _plain(value) for key, value in cast(dict[str, Any], container).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _find(name: str, folders: Sequence[Path], beside: Path | None, asked: str) -> Path:
+    shipped = [folder / f"{name}.yaml" for folder in folders]
+    near = [] if beside is None else [beside / name, beside / f"{name}.yaml"]
+    for path in (*near, *shipped, *([Path(name)] if beside is None else [])):
+        if path.exists():
+            return path.resolve()
+    known = [path.stem for folder in folders for path in sorted(folder.glob("*.yaml"))]
+    raise ConfigError(f"{asked}: no such file{nearest(Path(name).stem, known) if known else ''}")
+
+
+def _of_file(
+    path: Path, schema: type, folders: Sequence[Path], above: tuple[Path, ...]
+) -> Iterator[Pair]:
+    """Yield the keys of a file's base, of its base's base, ... and its own last."""
+    if path in above:
+        raise ConfigError(f"{above[-1]}: base: {path.name} leads back to itself; leave it out")
+    content = _read_yaml(path)
+    base = content.pop("base", None)
+    if base is not None:
+        below = _find(str(base), folders, path.parent, f"{path}: base: {base}")
+        yield from _of_file(below, schema, folders, (*above, path))
+    yield from _flatten(content, schema, f" in {path}")
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        content = OmegaConf.to_container(OmegaConf.load(path))
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
+    except Exception as error:
+        raise ConfigError(f"{path} is not valid YAML: {_first_line(error)}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} must hold a mapping of keys to values, not a list")
+    return {str(key): value for key, value in content.items()}
+
+
+def _flatten(content: Mapping[str, Any], schema: type, origin: str, at: str = "") -> list[Pair]:
+    pairs: list[Pair] = []
+    hints = _hints(schema)
+    for key, value in content.items():
+        hint = _required_type(hints.get(str(key)))
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(hint):
+            pairs += _flatten(value, cast(type, hint), origin, f"{at}{key}.")
+        else:
+            pairs.append((f"{at}{key}", value, origin))
+    return pairs
+
+
+def _split(word: str, schema: type) -> tuple[str, Any]:
+    key, equals, text = word.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        close = difflib.get_close_matches(word, names := keys(schema), n=1, cutoff=0) or names
+        raise ConfigError(f"'{word}' is not of the form key=value, for example {close[0]}=...")
+    return key, text if key == "config" else _parse(text, _lookup(schema, key, "")[0])
+
+
+def _parse(text: str, hint: Any) -> Any:
+    """Read the text of one value; text and paths stay as they were typed."""
+    if _is_optional(hint) and text.strip().lower() in {"null", "none", ""}:
+        return None
+    plain = _required_type(hint)
+    literal = typing.get_args(plain) if typing.get_origin(plain) is typing.Literal else (None,)
+    if plain in (str, Path) or all(isinstance(value, str) for value in literal):
+        return text
+    try:
+        return OmegaConf.to_container(OmegaConf.create(f"value: {text}"))["value"]  # type: ignore[index,call-overload]
+    except Exception:
+        return text
+
+
+def _assign(config: DictConfig, schema: type, key: str, value: Any, origin: str) -> None:
+    hint, metadata = _lookup(schema, key, origin)
+    plain = _required_type(hint)
+    shown = f"'{value}'" if isinstance(value, str) else str(value)
+    choices = metadata.get("choices")
+    if choices is None and typing.get_origin(plain) is typing.Literal:
+        choices = typing.get_args(plain)
+    if choices is not None and value is not None and value not in choices:
+        hint_text = nearest(str(value), [str(choice) for choice in choices])
+        raise ConfigError(f"{shown} is not a value of '{key}'{origin}{hint_text}")
+    if plain is Path and isinstance(value, str):
+        value = Path(value)
+    try:
+        OmegaConf.update(config, key, value, merge=isinstance(value, Mapping))
+    except (OmegaConfBaseException, OverflowError) as error:
+        wanted = f"{key} takes {_type_name(hint)}"
+        raise ConfigError(f"{shown} is not a value of '{key}'{origin}; {wanted}") from error
+    stored = value if hint is Any else OmegaConf.select(config, key)
+    _check_range(key, _plain(stored), metadata, origin)
+
+
+def _check_range(key: str, value: Any, metadata: Mapping[str, Any], origin: str) -> None:
+    for name, number in _numbers(key, value):
+        odd = not math.isfinite(number)
+        low, high = metadata.get("min", -math.inf), metadata.get("max", math.inf)
+        above, below = metadata.get("above"), metadata.get("below")
+        inside = low <= number <= high
+        inside = inside and (above is None or number > above) and (below is None or number < below)
+        if odd or not inside:
+            wanted = ("a finite number, " if odd else "") + (_limits(metadata) or "without limits")
+            raise ConfigError(f"{number} is not a value of '{name}'{origin}; it must be {wanted}")
+
+
+def _numbers(key: str, value: Any) -> Iterator[tuple[str, int | float]]:
+    """Yield the numbers of a value, also those within lists and mappings, and where they stand."""
+    if isinstance(value, Mapping | list | tuple | ListConfig):
+        inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for name, item in inner:
+            yield from _numbers(f"{key}.{name}", item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield key, value
+
+
+def _limits(metadata: Mapping[str, Any]) -> str:
+    return " and ".join(f"{word} {metadata[k]}" for k, word in _LIMITS.items() if k in metadata)
+
+
+def _lookup(schema: type, key: str, origin: str) -> tuple[Any, Mapping[str, Any]]:
+    """Return annotation and metadata of a dotted key, or refuse the key by name."""
+    hint: Any = schema
+    metadata: Mapping[str, Any] = {}
+    walked: list[str] = []
+    for part in key.split("."):
+        owner = _required_type(hint)
+        if typing.get_origin(owner) is dict or owner is dict:
+            return Any, {}
+        if not dataclasses.is_dataclass(owner):
+            raise ConfigError(f"'{'.'.join(walked)}'{origin} has no keys below it: '{key}'")
+        field = {field.name: field for field in dataclasses.fields(owner)}.get(part)
+        if field is None:
+            raise ConfigError(f"unknown key '{key}'{origin}{_instead(schema, key, walked)}")
+        hint, metadata = _hints(owner)[part], field.metadata
+        walked.append(part)
+    return hint, metadata
+
+
+def _instead(schema: type, key: str, walked: list[str]) -> str:
+    """Return what an unknown key should have been: its new name, the nearest, or its siblings."""
+    for name, field, _ in _leaves(schema):
+        if key in field.metadata.get("was", ()):
+            return f"; it is '{name}' now"
+    section = "".join(f"{part}." for part in walked)
+    names = {n.removeprefix(section): n for n in keys(schema) if n.startswith(section)}
+    # epochs= is ppo.epochs=, but a key with its section is looked for in that section
+    tails = {} if walked else {name.rpartition(".")[2]: name for name in reversed(names)}
+    known = {**tails, **names}
+    close = difflib.get_close_matches(key.removeprefix(section), known, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean '{known[close[0]]}'?"
+    return f"; valid ones are: {', '.join(n for short, n in names.items() if '.' not in short)}"
+
+
+def _leaves(schema: type, prefix: str = "") -> list[tuple[str, dataclasses.Field[Any], Any]]:
+    found: list[tuple[str, dataclasses.Field[Any], Any]] = []
+    hints = _hints(schema)
+    for field in dataclasses.fields(cast(Any, schema)):
+        hint = hints[field.name]
+        plain = _required_type(hint)
+        if dataclasses.is_dataclass(plain):
+            found += _leaves(cast(type, plain), f"{prefix}{field.name}.")
+        else:
+            found.append((prefix + field.name, field, hint))
+    return found
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    value = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    if value is dataclasses.MISSING or value == "???":
+        return "(required)"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return value.name if isinstance(value, enum.Enum) else str(value)
+
+
+def _row(field: dataclasses.Field[Any], hint: Any) -> tuple[str, str]:
+    choices, limits = field.metadata.get("choices"), _limits(field.metadata)
+    kind = " | ".join(map(str, choices)) if choices else _type_name(_required_type(hint))
+    kind += f" {limits}" if limits else ""
+    kind += ", or null" if _is_optional(hint) else ""
+    return kind, str(field.metadata.get("help", ""))
+
+
+def _type_name(hint: Any) -> str:
+    plain = _required_type(hint)
+    origin = typing.get_origin(plain) or plain
+    if origin is typing.Literal:
+        name = " | ".join(str(value) for value in typing.get_args(plain))
+    elif isinstance(plain, type) and issubclass(plain, enum.Enum):
+        name = " | ".join(member.name for member in plain)
+    elif origin in (list, tuple):
+        arguments = [_type_name(item) for item in typing.get_args(plain) if item is not Ellipsis]
+        name = f"a list [{', '.join(arguments)}]" if arguments else "a list [...]"
+    elif dataclasses.is_dataclass(plain):
+        name = "keys of its own: " + ", ".join(field.name for field in dataclasses.fields(plain))
+    else:
+        name = _TYPE_NAMES.get(origin, getattr(plain, "__name__", str(plain)))
+    return f"{name}, or null" if _is_optional(hint) else name
+
+
+def _hints(schema: Any) -> dict[str, Any]:
+    return typing.get_type_hints(schema) if dataclasses.is_dataclass(schema) else {}
+
+
+def _is_optional(hint: Any) -> bool:
+    return type(None) in typing.get_args(hint) and typing.get_origin(hint) is not typing.Literal
+
+
+def _required_type(hint: Any) -> Any:
+    """Return ``X`` for ``X | None``, other annotations unchanged."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        others = [item for item in typing.get_args(hint) if item is not type(None)]
+        return others[0] if len(others) == 1 else hint
+    return hint
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
