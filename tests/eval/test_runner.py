@@ -13,7 +13,7 @@ import pytest
 from eval.runner import evaluate, read_run
 from tests.eval.counting_world import episode, spec
 from tpsrl.errors import UserError
-from tpsrl.jobs.folder import ResultFolder, StorageError
+from tpsrl.jobs.folder import FolderError, ResultFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -157,14 +157,14 @@ def test_faults_of_the_set_up_are_raised(tmp_path: Path) -> None:
 
 def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"cannot write to .*file/run: Not a directory"):
+    with pytest.raises(FolderError, match=r"cannot write to .*file/run: Not a directory"):
         evaluate(spec(), [episode(0)], tmp_path / "file" / "run", workers=1)
 
 
 def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
     with (
         ResultFolder(tmp_path, spec().config),
-        pytest.raises(StorageError, match=rf"in use by process {os.getpid()} since 20\d\d-.*T"),
+        pytest.raises(FolderError, match=rf"in use by process {os.getpid()} since 20\d\d-.*T"),
     ):
         evaluate(spec(), [episode(0)], tmp_path, workers=1)
 
@@ -186,12 +186,12 @@ import resource, signal
 from pathlib import Path
 from eval.runner import evaluate
 from tests.eval.counting_world import episode, spec
-from tpsrl.jobs.folder import StorageError
+from tpsrl.jobs.folder import FolderError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 try:
     evaluate(spec(), [episode(i) for i in range(30)], Path(sys.argv[1]), workers=1)
-except StorageError as error:
+except FolderError as error:
     print(error, file=sys.stderr)
     sys.exit(2)
 """

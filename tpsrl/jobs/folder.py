@@ -20,7 +20,7 @@ CONFIG_FILE = "config.json"
 SUMMARY_FILE = "summary.json"
 
 
-class StorageError(UserError):
+class FolderError(UserError):
     """The folder cannot be written; what was written before is intact."""
 
 
@@ -54,7 +54,7 @@ class ResultFolder:
         records: by index; each holds ``index`` and the ``fingerprint`` of its data.
 
     Raises:
-        StorageError: not writable, or in use by another process.
+        FolderError: not writable, or in use by another process.
         UserError: the folder holds results of another config, or a damaged line.
     """
 
@@ -73,7 +73,7 @@ class ResultFolder:
             self._file.truncate(end)
         except OSError as error:
             self.close()
-            raise StorageError(f"cannot write to {path}: {error.strerror}") from error
+            raise FolderError(f"cannot write to {path}: {error.strerror}") from error
         except BaseException:
             self.close()
             raise
@@ -104,7 +104,7 @@ class ResultFolder:
         """Add a record's line and wait until it is on the disk.
 
         Raises:
-            StorageError: the disk is full; the lines before are intact.
+            FolderError: the disk is full; the lines before are intact.
         """
         assert self._file is not None
         line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
@@ -116,7 +116,7 @@ class ResultFolder:
             os.fsync(self._file.fileno())
         except OSError as error:
             self._file.truncate(end)
-            raise StorageError(
+            raise FolderError(
                 f"cannot write {self.path / EPISODES_FILE}: {error.strerror}; "
                 f"the {len(self.records)} episodes before are kept, make room and run again"
             ) from error
@@ -160,7 +160,7 @@ class ResultFolder:
         except BlockingIOError as error:
             lock.seek(0)
             holder = lock.read() or "another process"
-            raise StorageError(
+            raise FolderError(
                 f"{self.path} is in use by {holder}; wait for it or choose another out="
             ) from error
         lock.truncate(0)

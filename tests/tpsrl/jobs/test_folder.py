@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tpsrl.errors import UserError
-from tpsrl.jobs.folder import ResultFolder, StorageError, read_folder
+from tpsrl.jobs.folder import FolderError, ResultFolder, read_folder
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def test_the_lock_names_its_holder_and_ends_with_it(tmp_path):
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"on\n"
         for _ in range(2):  # asking does not overwrite the name
-            with pytest.raises(StorageError) as error:
+            with pytest.raises(FolderError) as error:
                 ResultFolder(tmp_path, {"seed": 0})
             found = re.search(r"in use by process (\d+) since (\S+)T", str(error.value))
             assert found and int(found[1]) == holder.pid != os.getpid()
