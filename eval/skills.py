@@ -10,7 +10,7 @@ from typing import Any
 from eval.episode import fingerprint
 from eval.runner import measure, report_errors
 from eval.trials import SkillStudy, TrialJob, Weights, find_weights
-from skills.book import BOOK, make_task, row_of
+from skills.book import BOOK, row_of
 from skills.learned.cards import digests, identity
 from skills.learned.inference import NumpyPolicy
 from tpsrl import options
@@ -94,7 +94,7 @@ def _fingerprint(config: SkillEvalConfig) -> str:
     digest = hashlib.sha256()
     if config.handoff is not None:
         digest.update(_bytes(config.handoff))
-    scenario = make_task(config.skill).scenario
+    scenario = row_of(config.skill).task.scenario
     scenes = choose_scenes(config.path, config.data, scenario, config.split, None)
     if scenes is not None:
         digest.update("".join(fingerprint(episode) for episode in scenes.read()[1]).encode())
@@ -164,7 +164,7 @@ def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
         f" {summary['episodes']}, {100 * summary['success']:.1f}% (95% interval"
         f" {100 * summary['low']:.1f} to {100 * summary['high']:.1f}), mean return"
         f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}, median peak force"
-        f" {summary['median_peak_force']:.0f} N; ends: {causes}"
+        f" {summary['median_force_max']:.0f} N; ends: {causes}"
     )
     places = summary["places"] if len(summary["places"]) > 1 else {}
     for kind, rate in places.items():

@@ -115,12 +115,13 @@ class SkillStudy:
         """
         kinds = sorted({record["place"] for record in records if "place" in record})
         count = max(len(records), 1)
+        forces = [record["force_max"] for record in records]
         return {
             **_rate(records),
             "mean_return": sum(record["return"] for record in records) / count,
             "mean_steps": sum(record["steps"] for record in records) / count,
-            "median_peak_force": median([record["force_max"] for record in records] or [0.0]),
-            "causes": dict(Counter(map(_cause, records)).most_common()),
+            "median_force_max": median(forces) if forces else None,
+            "causes": dict(Counter(_cause(record) for record in records).most_common()),
             "places": {k: _rate([r for r in records if r.get("place") == k]) for k in kinds},
             "errors": [record["index"] for record in records if "extra" in record],
         }

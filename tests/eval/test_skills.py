@@ -109,4 +109,4 @@ def test_an_interrupted_measurement_is_not_exported(tmp_path, capsys):
 @pytest.mark.parametrize("words", [["eval"], ["eval", "skill=pick"], ["record"]])
 def test_engine_is_now_sim(words, capsys):
     assert main([*words, "engine=habitat"]) == 2
-    assert capsys.readouterr().err == "tpsrl: 'engine' is now 'sim'; give sim=habitat\n"
+    assert "it is 'sim' now" in capsys.readouterr().err
