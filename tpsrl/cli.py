@@ -15,7 +15,7 @@ from types import ModuleType
 
 from tpsrl import __version__
 from tpsrl.config import describe
-from tpsrl.errors import UserError, nearest
+from tpsrl.errors import UserError, nearest, printable
 from tpsrl.rooms import ROOT, prefer_ours, require
 
 GROUP = "tpsrl.commands"
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        print(f"tpsrl: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(printable(f"tpsrl: {error.filename}: {error.strerror}"), file=sys.stderr)
         return EXIT_FAILURE
     except Exception:
         traceback.print_exc()

@@ -16,6 +16,8 @@ from typing import Any
 
 from skills.tasks.places import KINDS
 from tpsrl.errors import UserError
+from tpsrl.files import write_json
+from tpsrl.reading import MIB, read_bytes, read_json
 
 IMITABLE = ("navigate", "pick", "place", "open_cab", "close_cab", "open_fridge", "close_fridge")
 """Skills that a plan calls and that can be learned."""
@@ -25,7 +27,14 @@ PLACED = ("pick", "place")
 """Skills that may have further policies for kinds of places."""
 SHIPPED = Path(__file__).parent / "weights"
 """Weights that come with the project."""
-_FACTS = ("skill", "depth", "actions", "contract")
+MOST_PIXELS = 2048
+_VALID: dict[str, tuple[str | None, ...]] = {
+    "skill": IMITABLE_TASKS,
+    "actions": ("full", "restricted"),
+    "contract": ("fixed", "parity"),
+    "place": (None, *KINDS),
+}
+"""Field of a card -> what it may be."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ def special_places(folder: Path, skill: str) -> tuple[str, ...]:
 
 def digests(files: Mapping[str, Path]) -> dict[str, str]:
     """Return the SHA-256 of each file in hex digits."""
-    return {k: hashlib.sha256(path.read_bytes()).hexdigest() for k, path in files.items()}
+    return {k: hashlib.sha256(read_bytes(path)).hexdigest() for k, path in files.items()}
 
 
 def identity(digests: Mapping[str, str]) -> str:
@@ -138,6 +147,7 @@ def policy_of(folder: Path, skill: str) -> Policy:
             f" and {path} for all others is missing; export the general policy as well."
         )
     card = read_card(folder / f"{skill}.json")
+    _check_digest(path, card)
     if card.place is not None:
         raise UserError(
             f"{folder / skill}.json: the card is of place={card.place}, so it is no general policy;"
@@ -147,6 +157,7 @@ def policy_of(folder: Path, skill: str) -> Policy:
     for kind in kinds:
         own = folder / f"{policy_name(skill, kind)}.json"
         special[kind] = Policy(weights_path(folder, skill, kind), read_card(own))
+        _check_digest(special[kind].path, special[kind].card)
         check_special(own, special[kind].card, kind, skill, card)
     return Policy(path, card, special)
 
@@ -184,13 +195,39 @@ def read_card(path: Path) -> Card:
     Raises:
         UserError: it is missing or damaged.
     """
-    try:
-        content = json.loads(path.read_text())
-        known = {name: content.pop(name) for name in _FACTS}
-        place = content.pop("place", None)
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path}: no card of a policy ({error!r}); export it again.") from None
-    return Card(**known, facts=content, place=place)
+    content = read_json(path, 16 * MIB, "export the policy again")
+    content.setdefault("place", None)
+    for name, valid in _VALID.items():
+        value = content.get(name)
+        if name not in content or not any(value == v and type(value) is type(v) for v in valid):
+            raise UserError(
+                f"{path}: field '{name}' is missing or none of"
+                f" {', '.join(map(str, valid))}; export the policy again"
+            )
+    depth = content.get("depth", 0)
+    if depth is not None and (type(depth) is not int or not 0 < depth <= MOST_PIXELS):
+        raise UserError(f"{path}: field 'depth' is no number of pixels; export the policy again")
+    for name in ("success", "evaluation"):
+        if not isinstance(content.get(name, {}), dict):
+            raise UserError(f"{path}: field '{name}' is no table; export the policy again")
+    known = {name: content.pop(name) for name in ("depth", *_VALID)}
+    return Card(**known, facts=content)
+
+
+def _check_digest(weights: Path, card: Card) -> None:
+    """Refuse weights that are not those which the card measured: damaged ones, or exchanged.
+
+    Raises:
+        UserError: they differ, or the card has no legible digest of them.
+    """
+    measured = card.facts.get("evaluation", {})
+    files = measured.get("weights_files") or {weights.stem: measured.get("weights_sha256")}
+    wanted = files.get(weights.stem) if isinstance(files, dict) else ""
+    if wanted is not None and wanted != digests({weights.stem: weights})[weights.stem]:
+        raise UserError(
+            f"{weights}: is not the file that its card was written for (it was damaged or"
+            " exchanged); export the policy again"
+        )
 
 
 def write_card(path: Path, card: Card) -> None:
@@ -199,8 +236,6 @@ def write_card(path: Path, card: Card) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    from tpsrl.files import write_json
-
     content = asdict(card)
     place = content.pop("place")
     content |= content.pop("facts")

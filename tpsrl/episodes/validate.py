@@ -39,9 +39,22 @@ def validate(episode: Episode, apartment: Apartment, object_types: Collection[st
                 + nearest(o.type, object_types)
             )
         _check_inside(o.pos, apartment, f"{where}: field 'rigid_objs': object '{o.instance}'")
+    check_start(episode, apartment)
     for t in episode.targets:
         instance = episode.objects[t.object_index].instance
         _check_inside(t.goal_pos, apartment, f"{where}: field 'targets': goal of '{instance}'")
+
+
+def check_start(episode: Episode, apartment: Apartment) -> None:
+    """Refuse a start of the robot that is not finite or lies outside the apartment.
+
+    Raises:
+        UserError: naming episode and field.
+    """
+    if episode.start is None:
+        return
+    where = f"episode '{episode.episode_id}': field 'start_position': the robot"
+    _check_inside(np.append(episode.start[:2], 0.0), apartment, where)
 
 
 def _check_joints(episode: Episode, apartment: Apartment, where: str) -> None:
@@ -63,7 +76,9 @@ def _check_joints(episode: Episode, apartment: Apartment, where: str) -> None:
                 f"{where}: field 'ao_states' puts joint '{joint}' at {value:g}, outside"
                 f" its range {low:g} to {high:g}"
             )
-    for name, (joint, _) in episode.markers.items():
+    for name, (joint, offset) in episode.markers.items():
+        if np.abs(offset).max() > CEILING:
+            raise UserError(f"{where}: field 'markers' puts '{name}' far away from '{joint}'")
         if joint not in limits:
             raise UserError(
                 f"{where}: field 'markers' puts '{name}' on the unknown joint '{joint}'"
@@ -77,5 +92,6 @@ def _check_inside(pos: np.ndarray, apartment: Apartment, what: str) -> None:
     if not inside:
         at = ", ".join(f"{v:.2f}" for v in pos)
         raise UserError(
-            f"{what} lies at ({at}), outside apartment '{apartment.name}' (z up, metres)"
+            f"{what} lies at ({at}), outside apartment '{apartment.name}' (z up, metres);"
+            " correct the file"
         )

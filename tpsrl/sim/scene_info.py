@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tpsrl.episodes.types import Episode
+from tpsrl.episodes.validate import check_start
 from tpsrl.errors import UserError, nearest
 from tpsrl.geometry.rotations import frame, matrix_to_quat
 from tpsrl.robot import fetch
@@ -47,7 +48,7 @@ class SceneLibrary:
             types: object types of the engine.
 
         Raises:
-            UserError: unknown object type, furniture joint or layout.
+            UserError: unknown object type, furniture joint or layout; a start outside.
         """
         where = f"episode '{episode.episode_id}'"
         for item in episode.objects:
@@ -58,6 +59,7 @@ class SceneLibrary:
                 hint = nearest(name, self.joint_names)
                 raise UserError(f"{where}: unknown furniture joint '{name}'{hint}")
         self.check(episode.layout, where)
+        check_start(episode, self.apartment)
 
     def scene(self, layout: str) -> SceneInfo:
         """Return the scene of a layout.
