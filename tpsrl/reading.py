@@ -295,10 +295,9 @@ def _texts(content: Any) -> Iterator[tuple[str, str]]:
 
 def _check_yaml(path: str | Path, text: str) -> None:
     """Refuse by its events what would unfold without end; the parser itself does not recurse."""
-    depth = count = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, Loader=yaml.SafeLoader)):
         line = f"at line {event.start_mark.line + 1}"
-        count += 1
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):

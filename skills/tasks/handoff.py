@@ -227,15 +227,17 @@ def _names(value: Any) -> TypeGuard[list[str]]:
     return text and len(set(value)) == len(value)
 
 
-def _check_arrays(
-    path: str | Path, arrays: dict[str, np.ndarray], count: int, joints: int
-) -> None:
-    shape = np.shape(arrays.get("object_pos"))
-    most = shape[1] if len(shape) == 3 else 0
-    sizes = {"joint_pos": joints, "base_pose": 3, "arm_qpos": fetch.ARM_DOF}
-    wanted = {name: (count, size) for name, size in sizes.items()}
-    wanted |= {"object_pos": (count, most, 3), "object_quat": (count, most, 4)}
-    wanted["held_object"] = (count,)
+def _check_arrays(path: str | Path, arrays: dict[str, np.ndarray], count: int, joints: int) -> None:
+    poses = arrays.get("object_pos")
+    most = poses.shape[1] if poses is not None and poses.ndim == 3 else 0
+    wanted: dict[str, tuple[int, ...]] = {
+        "object_pos": (count, most, 3),
+        "object_quat": (count, most, 4),
+        "joint_pos": (count, joints),
+        "base_pose": (count, 3),
+        "arm_qpos": (count, fetch.ARM_DOF),
+        "held_object": (count,),
+    }
     for name, size in wanted.items():
         found = arrays.get(name)
         if found is None or found.shape != size or found.dtype.kind not in "fi":
@@ -312,10 +314,9 @@ def _call(where: str, raw: Any, episode: Episode, joints: list[str]) -> SkillCal
         value = getattr(call, name)
         if isinstance(value, bool | float | list | dict) or value not in valid:
             raise UserError(f"{where}: field 'call.{name}' is {value}, which cannot be; {_AGAIN}")
-    needs = call.target if call.skill in ("pick", "place", "rearrange_easy") else 0
-    if call.skill == "navigate":
-        needs = call.joint if call.target is None else call.target
-    if needs is None:
+    needed = {"navigate": ("target", "joint"), "pick": ("target",), "place": ("target",)}
+    needs = needed.get(call.skill, ())
+    if needs and all(getattr(call, name) is None for name in needs):
         raise UserError(f"{where}: field 'call' has no target for {call.skill}; {_AGAIN}")
     return call
 

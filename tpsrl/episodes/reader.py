@@ -35,9 +35,7 @@ class Reader:
         """
         raise UserError(f"{self.source}: episode '{self.episode_id}': field '{field}' {problem}")
 
-    def text(
-        self, raw: dict[str, Any], key: str, path: str = "", default: Any = _MISSING
-    ) -> str:
+    def text(self, raw: dict[str, Any], key: str, path: str = "", default: Any = _MISSING) -> str:
         """Return a string field."""
         return str(self._get(raw, key, str, "a string", default, path))
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
+from tpsrl.reading import read_bytes
 from tpsrl.scenes.description import Container, Furniture, Joint, Link, Marker, Receptacle, Shape
 
 _log = logging.getLogger(__name__)
@@ -46,14 +47,17 @@ def cached_furniture(
     """
     path = cache_dir() / f"furniture-{cache_key(parameters)}.json"
     try:
-        return _decode(json.loads(path.read_text()))
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        _log.warning("furniture cache %s is unreadable (%s): building it anew", path, error)
+        digest, _, body = read_bytes(path).partition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != digest:
+            raise ValueError("its digest is another")
+        return _decode(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if path.exists():
+            _log.warning("furniture cache %s is unreadable (%s): building it anew", path, error)
     pieces = build()
     try:
-        write_atomically(path, json.dumps([_encode(piece) for piece in pieces]).encode())
+        body = json.dumps([_encode(piece) for piece in pieces]).encode()
+        write_atomically(path, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
     except UserError as error:
         _log.warning("cannot write the furniture cache %s (%s); set XDG_CACHE_HOME", path, error)
     return pieces
