@@ -30,8 +30,8 @@ PLAN = """
         tpsrl.generation.assemble tpsrl.generation.moved tpsrl.generation.generator
         tpsrl.generation.parallel
         tpsrl.habitat.sound tpsrl.habitat.format tpsrl.habitat.urdf_links tpsrl.habitat.load
-        tpsrl.habitat.export tpsrl.habitat.scenes tpsrl.habitat.server tpsrl.habitat.link tpsrl.habitat.raster
-        tpsrl.habitat.remote tpsrl.habitat.hosted tpsrl.habitat.engine
+        tpsrl.habitat.export tpsrl.habitat.scenes tpsrl.habitat.server tpsrl.habitat.link
+        tpsrl.habitat.raster tpsrl.habitat.remote tpsrl.habitat.hosted tpsrl.habitat.engine
         tpsrl.engines tpsrl.provide
         tpsrl.options tpsrl.commands tpsrl.cli tpsrl.__main__
 

@@ -66,8 +66,10 @@ def read_bytes(path: str | Path, most: int = MOST_BYTES, hint: str = AGAIN) -> b
             mode = os.fstat(descriptor).st_mode
             if not stat.S_ISREG(mode):
                 _refuse(path, f"is a {_kind(mode)}, not a file", hint)
-            data = file.read(most + 1) if os.fstat(descriptor).st_size <= most else b""
-            size = max(len(data), os.fstat(descriptor).st_size)
+            size = os.fstat(descriptor).st_size
+            # Some files of the kernel would make one wait for their content: they give None.
+            data = (file.read(most + 1) if size <= most else None) or b""
+            size = max(size, len(data))
     except FileNotFoundError:
         _refuse(path, "no such file", hint)
     except UserError:

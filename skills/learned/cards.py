@@ -28,6 +28,7 @@ PLACED = ("pick", "place")
 SHIPPED = Path(__file__).parent / "weights"
 """Weights that come with the project."""
 MOST_PIXELS = 2048
+_EXPORT = "export the policy again"
 _VALID: dict[str, tuple[str | None, ...]] = {
     "skill": IMITABLE_TASKS,
     "actions": ("full", "restricted"),
@@ -96,7 +97,9 @@ def special_places(folder: Path, skill: str) -> tuple[str, ...]:
 
 def digests(files: Mapping[str, Path]) -> dict[str, str]:
     """Return the SHA-256 of each file in hex digits."""
-    return {k: hashlib.sha256(read_bytes(path)).hexdigest() for k, path in files.items()}
+    return {
+        k: hashlib.sha256(read_bytes(path, hint=_EXPORT)).hexdigest() for k, path in files.items()
+    }
 
 
 def identity(digests: Mapping[str, str]) -> str:
@@ -128,7 +131,9 @@ def policies_in(folder: str | Path | None = None) -> dict[str, Policy]:
     here = [
         skill
         for skill in IMITABLE
-        if weights_path(found, skill).exists() or special_places(found, skill)
+        if (found / f"{skill}.json").exists()
+        or weights_path(found, skill).exists()
+        or special_places(found, skill)
     ]
     return {skill: policy_of(found, skill) for skill in here}
 
@@ -195,21 +200,21 @@ def read_card(path: Path) -> Card:
     Raises:
         UserError: it is missing or damaged.
     """
-    content = read_json(path, 16 * MIB, "export the policy again")
+    content = read_json(path, 16 * MIB, _EXPORT)
     content.setdefault("place", None)
     for name, valid in _VALID.items():
         value = content.get(name)
         if name not in content or not any(value == v and type(value) is type(v) for v in valid):
             raise UserError(
                 f"{path}: field '{name}' is missing or none of"
-                f" {', '.join(map(str, valid))}; export the policy again"
+                f" {', '.join(map(str, valid))}; {_EXPORT}"
             )
     depth = content.get("depth", 0)
     if depth is not None and (type(depth) is not int or not 0 < depth <= MOST_PIXELS):
-        raise UserError(f"{path}: field 'depth' is no number of pixels; export the policy again")
+        raise UserError(f"{path}: field 'depth' is no number of pixels; {_EXPORT}")
     for name in ("success", "evaluation"):
         if not isinstance(content.get(name, {}), dict):
-            raise UserError(f"{path}: field '{name}' is no table; export the policy again")
+            raise UserError(f"{path}: field '{name}' is no table; {_EXPORT}")
     known = {name: content.pop(name) for name in ("depth", *_VALID)}
     return Card(**known, facts=content)
 
@@ -223,10 +228,11 @@ def _check_digest(weights: Path, card: Card) -> None:
     measured = card.facts.get("evaluation", {})
     files = measured.get("weights_files") or {weights.stem: measured.get("weights_sha256")}
     wanted = files.get(weights.stem) if isinstance(files, dict) else ""
-    if wanted is not None and wanted != digests({weights.stem: weights})[weights.stem]:
+    (found,) = digests({weights.stem: weights}).values()
+    if wanted not in (None, found):
         raise UserError(
             f"{weights}: is not the file that its card was written for (it was damaged or"
-            " exchanged); export the policy again"
+            f" exchanged); {_EXPORT}"
         )
 
 

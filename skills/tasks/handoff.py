@@ -239,8 +239,8 @@ def _check_arrays(path: str | Path, arrays: dict[str, np.ndarray], count: int, j
         "held_object": (count,),
     }
     for name, size in wanted.items():
-        found = arrays.get(name)
-        if found is None or found.shape != size or found.dtype.kind not in "fi":
+        found, kind = arrays.get(name), "i" if name == "held_object" else "f"
+        if found is None or found.shape != size or found.dtype.kind != kind:
             raise UserError(f"{path}: array '{name}' is missing or has the wrong shape; {_AGAIN}")
 
 

@@ -26,13 +26,13 @@ def check_links(path: Path, links: Iterable[Link]) -> None:
         where = f"{path}: link '{link.name}'"
         _check(_finite([link.mass]) and link.mass > 0, f"{where}: its mass is {link.mass:g}")
         _check(_finite(link.pos), f"{where}: its place is not finite")
-        _check(_unit(link.quat), f"{where}: its orientation is no rotation")
+        _check(_unit(link.quat, 4), f"{where}: its orientation is no rotation")
         if link.joint is not None:
             j = link.joint
             limits = (j.lower, j.upper, j.damping, j.friction)
             _check(_finite(limits) and j.lower < j.upper, f"{where}: its joint has no finite range")
             _check(min(j.damping, j.friction) >= 0, f"{where}: its joint has negative friction")
-            _check(_unit(j.axis), f"{where}: its joint has no axis")
+            _check(_unit(j.axis, 3), f"{where}: its joint has no axis")
         for shape in link.shapes:
             problem = shape_problem(shape)
             _check(not problem, f"{where}: {problem}")
@@ -45,7 +45,7 @@ def shape_problem(shape: Shape) -> str:
     size = tuple(shape.size)[: _SIZES[shape.kind]]
     if len(shape.size) != 3 or not _finite(size) or any(n <= 0 for n in size):
         return f"the size of a {shape.kind} is not positive and finite"
-    if len(shape.pos) != 3 or not _finite(shape.pos) or not _unit(shape.quat):
+    if len(shape.pos) != 3 or not _finite(shape.pos) or not _unit(shape.quat, 4):
         return f"the pose of a {shape.kind} is no place and rotation"
     if len(shape.rgba) != 4 or not _finite(shape.rgba):
         return f"the colour of a {shape.kind} is no colour"
@@ -58,8 +58,9 @@ def _finite(values: Sequence[float]) -> bool:
     return bool((np.abs(np.asarray(values, dtype=float)) <= LARGEST).all())
 
 
-def _unit(values: Sequence[float]) -> bool:
-    return bool(abs(np.linalg.norm(np.asarray(values, dtype=float)) - 1.0) < 1e-2)
+def _unit(values: Sequence[float], count: int) -> bool:
+    length = np.linalg.norm(np.clip(np.asarray(values, dtype=float), -2.0, 2.0))
+    return len(values) == count and bool(abs(length - 1.0) < 1e-2)
 
 
 def _check(good: bool, problem: str) -> None:

@@ -105,6 +105,7 @@ def _config(path: Path) -> Config:
 def _parse(path: Path) -> Any:
     """Return the URDF's model; meshes are read later, with their own messages."""
     import yourdfpy
+    from lxml import etree
 
     # The parser warns of every link without inertia; Habitat's files are full of them.
     logging.getLogger("yourdfpy").setLevel(logging.ERROR)
@@ -112,6 +113,8 @@ def _parse(path: Path) -> Any:
     try:
         if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
             raise ValueError("it declares entities")
+        # yourdfpy itself would read on behind what is malformed, and leave it out.
+        etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True))
         model = yourdfpy.URDF.load(
             io.BytesIO(data), load_meshes=False, build_scene_graph=False,
             load_collision_meshes=False,

@@ -148,15 +148,16 @@ class Channel:
         try:
             start, dtype, shape = described
             kind = np.dtype(str(dtype))
-            whole = all(type(n) is int and n >= 0 for n in [start, *shape])
+            whole = all(type(n) is int and 0 <= n <= HALF for n in shape)
+            whole = whole and type(start) is int and len(shape) <= 8
         except (TypeError, ValueError, SyntaxError):
             raise WireError(f"an array is described as {str(described)[:80]}") from None
         theirs = CLIENT + SERVER - self.mine
+        if kind.kind not in "biuf" or not whole:
+            raise WireError(f"an array is described as {str(described)[:80]}")
         size = kind.itemsize
         for n in shape:
             size *= n
-        if kind.kind not in "biuf" or len(shape) > 8 or not whole:
-            raise WireError(f"an array is described as {str(described)[:80]}")
         if not theirs <= start <= start + size <= theirs + HALF:
             raise WireError("an array lies outside the sender's half of the shared memory")
         return np.ndarray(shape, kind, self.memory, start).copy()
