@@ -60,23 +60,14 @@ def read_bytes(path: str | Path, most: int = MOST_BYTES, hint: str = AGAIN) -> b
         UserError: it is missing, cannot be read, is no regular file or too large.
     """
     try:
-        # Without O_NONBLOCK, opening a pipe waits until somebody writes into it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                _refuse(path, f"is a {_kind(mode)}, not a file", hint)
-            size = os.fstat(descriptor).st_size
-            # Some files of the kernel would make one wait for their content: they give None.
-            data = (file.read(most + 1) if size <= most else None) or b""
-            size = max(size, len(data))
+        data, size, mode = _content(path, most)
     except FileNotFoundError:
         _refuse(path, "no such file", hint)
-    except UserError:
-        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         _refuse(path, f"cannot be read ({reason})", "check the path")
+    if not stat.S_ISREG(mode):
+        _refuse(path, f"cannot be read (it is a {_kind(mode)}, not a file)", hint)
     if size > most:
         _refuse(path, f"holds {size / MIB:.0f} MiB, more than the {most / MIB:.0f} allowed", hint)
     if data.startswith(_POINTER):
@@ -215,6 +206,22 @@ def read_safetensors(
     if end != len(body):
         _refuse(path, "holds bytes that belong to no tensor", hint)
     return tensors, metadata
+
+
+def _content(path: str | Path, most: int) -> tuple[bytes, int, int]:
+    """Return the content of a regular file, its size and its mode."""
+    # Without O_NONBLOCK, opening a pipe waits until somebody writes into it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            return b"", found.st_size, found.st_mode
+        with open(descriptor, "rb", closefd=False) as file:
+            # Some files of the kernel would make one wait for their content: they give None.
+            data = file.read(most + 1) or b""
+        return data, max(found.st_size, len(data)), found.st_mode
+    finally:
+        os.close(descriptor)
 
 
 def _refuse(where: str | Path, problem: str, hint: str) -> NoReturn:

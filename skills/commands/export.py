@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from skills.tasks.places import KINDS
 from tpsrl.config import load
 from tpsrl.errors import UserError
+from tpsrl.reading import MIB, read_json
 
 if TYPE_CHECKING:
     from skills.learned.cards import Card
@@ -57,7 +57,10 @@ def run(overrides: list[str]) -> int:
     source = _weights(config.run)
     _, header = read_weights(source)
     summary = _json(config.result / "summary.json")
-    described = summary.pop("config")
+    described = summary.pop("config", None)
+    known = ("skill", "actions", "contract")
+    if not isinstance(described, dict) or not all(type(described.get(k)) is str for k in known):
+        raise UserError(f"{config.result} is no result of a skill; give that of 'tpsrl eval'.")
     data = source.read_bytes()
     name = policy_name(config.skill, config.place)
     _check_measured(config, name, described, source)
@@ -83,7 +86,7 @@ def _check_measured(
     from skills.learned.cards import digests
 
     files = described.get("weights_files", {name: described.get("weights_sha256")})
-    if files.get(name) != digests({name: source})[name]:
+    if not isinstance(files, dict) or files.get(name) != digests({name: source})[name]:
         raise UserError(f"{config.result} measured other weights than {source}; measure these.")
     if described["skill"] != config.skill:
         raise UserError(f"{config.result} measured the skill '{described['skill']}'.")
@@ -138,10 +141,4 @@ def _training(run: Path) -> dict[str, Any]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read ({error}); give another folder.") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: it holds no mapping; give another folder.")
-    return content
+    return read_json(path, 64 * MIB, "give another folder")
