@@ -18,6 +18,9 @@ from tpsrl.files import write_atomically
 from tpsrl.reading import read_bytes
 from tpsrl.scenes.description import Container, Furniture, Joint, Link, Marker, Receptacle, Shape
 
+FORMAT = 2
+"""Raise when the layout of a cached file changes: older ones are then unused."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -45,7 +48,7 @@ def cached_furniture(
         parameters: everything that the result depends on, JSON-serialisable.
         build: makes the pieces.
     """
-    path = cache_dir() / f"furniture-{cache_key(parameters)}.json"
+    path = cache_dir() / f"furniture-{FORMAT}-{cache_key(parameters)}.json"
     try:
         digest, _, body = read_bytes(path).partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
