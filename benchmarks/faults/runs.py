@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -143,6 +144,26 @@ class Run:
         return self.process.returncode, errors.decode("utf-8", "replace"), left
 
 
+def _trackers() -> list[int]:
+    """Return the processes that Python keeps to tidy up after the others."""
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if b"resource_tracker" in line.read_bytes():
+                found.append(int(line.parent.name))
+    return found
+
+
+def _shared_memory() -> set[str]:
+    """Return the shared memory that no process uses, as one that was forgotten."""
+    mapped = ""
+    names = set(os.listdir("/dev/shm"))
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            mapped += maps.read_text()
+    return {name for name in names if name not in mapped}
+
+
 def _begun(job: Job, folder: Path) -> bool:
     """Return whether a run has stored something that a fault can hit."""
     return any((folder / job.out).parent.glob(f"{job.out}*")) and any(_files(job, folder))
@@ -185,7 +206,8 @@ def _verdict(job: Job, run: Run, folder: Path, wanted: Any, must_end: bool) -> t
             return "wrong", f"its result cannot be read: {error!r}"
         return ("survived", "") if good else ("wrong", "another result than without the fault")
     sentence = errors.strip().splitlines()[-1] if errors.strip() else ""
-    if code > 0 and not sentence.startswith("tpsrl: "):
+    stopped = code in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+    if code > 0 and not stopped and not sentence.startswith("tpsrl: "):
         return "traceback", f"code {code} without a sentence: {errors[-300:]}"
     return ("wrong" if must_end and code > 0 else "refused"), f"code {code}: {sentence}"
 
@@ -213,7 +235,7 @@ def _signalled(number: int) -> Fault:
 def _worker_killed(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[str, str]:
     run = Run(job, folder)
     _wait(job, run, folder, rng, 1.0)
-    children = sorted(set(run.members()) - {run.process.pid})
+    children = sorted(set(run.members()) - {run.process.pid} - set(_trackers()))
     if children:
         os.kill(rng.choice(children), signal.SIGKILL)
     first = _verdict(job, run, folder, wanted, False)
@@ -319,10 +341,10 @@ def faults(
                 wanted[job.name] = job.result(folder / job.out)
             kinds = [name for name in FAULTS if job.workers or name != "worker killed"]
             kind = kinds[number // len(jobs) % len(kinds)]
-            shared = set(os.listdir("/dev/shm"))
+            shared = _shared_memory()
             folder = Path(place) / f"run {number}"
             found = FAULTS[kind](job, folder, Random(f"{seed} {number}"), wanted[job.name])
-            left = set(os.listdir("/dev/shm")) - shared
+            left = _shared_memory() - shared
             if left and found[0] in ("survived", "refused"):
                 found = ("leak", f"shared memory {sorted(left)}")
             rows[job.name].note(found[0], f"seed {seed}, fault {number} ({kind}): {found[1]}")
