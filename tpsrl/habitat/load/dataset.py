@@ -77,7 +77,14 @@ class _Found:
     names: dict[str, str] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
     assets: dict[tuple[Path, tuple[float, ...]], RigidAsset] = field(default_factory=dict)
+    trees: dict[tuple[Path, float], ArticulatedAsset] = field(default_factory=dict)
     stage: tuple[str, str, Stage] | None = None
+
+    def articulated_asset(self, path: Path, scale: float) -> ArticulatedAsset:
+        """Return an articulated asset, read once."""
+        if (path, scale) not in self.trees:
+            self.trees[path, scale] = load_articulated(path, scale)
+        return self.trees[path, scale]
 
     def asset(self, path: Path, scale: np.ndarray) -> RigidAsset:
         """Return a rigid asset, read once."""
@@ -219,7 +226,7 @@ def _read_articulated(
     handle, scale = _handle(counts, template), item.positive("uniform_scale", 1.0)
     name = furniture_name(handle)
     if name not in found.articulated:
-        found.articulated[name] = load_articulated(path, scale)
+        found.articulated[name] = found.articulated_asset(path, scale)
     _stand(found, layout, handle, _placed(item, scaled=False), scale, found.articulated[name])
 
 
