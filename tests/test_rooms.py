@@ -29,9 +29,9 @@ PLAN = """
         tpsrl.generation.placement tpsrl.generation.reach tpsrl.generation.draw
         tpsrl.generation.assemble tpsrl.generation.moved tpsrl.generation.generator
         tpsrl.generation.parallel
-        tpsrl.habitat.format tpsrl.habitat.urdf_links tpsrl.habitat.load tpsrl.habitat.export
-        tpsrl.habitat.scenes tpsrl.habitat.server tpsrl.habitat.link tpsrl.habitat.raster
-        tpsrl.habitat.remote tpsrl.habitat.hosted tpsrl.habitat.engine
+        tpsrl.habitat.sound tpsrl.habitat.format tpsrl.habitat.urdf_links tpsrl.habitat.load
+        tpsrl.habitat.export tpsrl.habitat.scenes tpsrl.habitat.server tpsrl.habitat.link
+        tpsrl.habitat.raster tpsrl.habitat.remote tpsrl.habitat.hosted tpsrl.habitat.engine
         tpsrl.engines tpsrl.provide
         tpsrl.options tpsrl.commands tpsrl.cli tpsrl.__main__
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import importlib
 import importlib.util
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tpsrl import __version__
-from tpsrl.errors import UserError, nearest
+from tpsrl.errors import UserError, nearest, printable
 from tpsrl.rooms import ROOT, prefer_ours, require
 from ver_trainer.options import HELP_WORDS, help_text
 
@@ -32,6 +33,10 @@ pyproject.toml::
 EXIT_FAILURE = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
+_OUTSIDE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE,
+            errno.ENOMEM, errno.ENOENT)  # fmt: skip
+"""Causes outside of tpsrl, which the system sometimes tells without a path: a full disk, memory or
+table of files, no folder for temporary files."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,14 +63,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_FAILURE
     except OSError as error:
-        if error.filename is None:
-            raise
-        print(f"tpsrl: {error.filename}: {error.strerror}", file=sys.stderr)
+        if error.filename is None and error.errno not in _OUTSIDE:
+            return _our_fault()
+        where = "" if error.filename is None else f"{error.filename}: "
+        text = f"tpsrl: {where}{error.strerror}; make room or access and run it again"
+        print(printable(text), file=sys.stderr)
         return EXIT_FAILURE
     except Exception:
-        traceback.print_exc()
-        print("tpsrl: the command failed; this is a fault of tpsrl", file=sys.stderr)
-        return EXIT_FAILURE
+        return _our_fault()
+
+
+def _our_fault() -> int:
+    traceback.print_exc()
+    print("tpsrl: the command failed; this is a fault of tpsrl", file=sys.stderr)
+    return EXIT_FAILURE
 
 
 def _dispatch(words: list[str]) -> int:

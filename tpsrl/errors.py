@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ver_trainer.errors import UserError, nearest
+from ver_trainer.errors import UserError, nearest, printable
 
-__all__ = ["UserError", "nearest"]
+__all__ = ["UserError", "nearest", "printable"]

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_LONGEST_WORD, _LONGEST = 400, 1600
+_WORD = re.compile(rf"(\S{{{_LONGEST_WORD // 2}}})\S{{{_LONGEST_WORD // 2},}}(\S{{60}})")
+
+
+def printable(text: str) -> str:
+    """Return text as one line that a terminal shows as it is, shortened where it is endless."""
+    if len(text) > 100 * _LONGEST:
+        text = f"{text[: 50 * _LONGEST]}...{text[-50 * _LONGEST :]}"
+    text = _WORD.sub(r"\1...\2", text)
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
 
 
 class UserError(ValueError):
-    """Bad input. The message is meant for the person at the keyboard, without a traceback."""
+    """Bad input. The message is meant for the person at the keyboard, without a traceback.
+
+    Args:
+        message: one sentence; what it quotes of a file is shortened and made printable.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class TrainerError(UserError):
@@ -44,6 +65,10 @@ class WorkerFailure(TrainerError):  # noqa: N818 - names what happened, like Key
     The message ends with the traceback of the environment process.
     """
 
+    def __init__(self, message: str) -> None:
+        super().__init__("")
+        self.args = ("\n".join(printable(line) for line in message.split("\n")),)
+
 
 class Interrupted(Exception):  # noqa: N818 - not an error: a signal asked the run to stop
     """Raised inside collection when a signal asked the run to stop."""
@@ -57,7 +82,7 @@ def nearest(word: str, valid: Iterable[str]) -> str:
         valid: what would have been accepted.
     """
     options = sorted(valid)
-    close = difflib.get_close_matches(word, options, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word[:200], options, n=1, cutoff=0.5)
     if close:
         return f"; did you mean '{close[0]}'?"
     return f"; valid ones are: {', '.join(options)}"

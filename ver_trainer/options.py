@@ -28,6 +28,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ver_trainer.errors import ConfigError, UserError, nearest
+from ver_trainer.reading import read_yaml
 
 T = TypeVar("T")
 Pair = tuple[str, Any, str]
@@ -196,14 +197,12 @@ def _of_file(
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        content = OmegaConf.to_container(OmegaConf.load(path))
-    except OSError as error:
-        raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from error
-    except Exception as error:
-        raise ConfigError(f"{path} is not valid YAML: {_first_line(error)}") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path} must hold a mapping of keys to values, not a list")
-    return {str(key): value for key, value in content.items()}
+        content = OmegaConf.to_container(OmegaConf.create(read_yaml(path)), resolve=True)
+    except UserError as error:
+        raise ConfigError(str(error)) from None
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{path} is not valid: {_first_line(error)}") from error
+    return {str(key): value for key, value in cast(dict[str, Any], content).items()}
 
 
 def _flatten(content: Mapping[str, Any], schema: type, origin: str, at: str = "") -> list[Pair]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
 from ver_trainer.checkpoint import resolve_weights
 from ver_trainer.options import load, option
+from ver_trainer.reading import MIB, read_json
 
 HELP = """Put the policy of a run into a folder of skills, with its card.
 
@@ -62,7 +62,10 @@ def run(overrides: list[str]) -> int:
     summary = _json(config.result / "summary.json")
     if not summary.get("complete", True):
         raise UserError(f"{config.result} is not complete; run its 'tpsrl eval' again first.")
-    described = summary.pop("config")
+    described = summary.pop("config", None)
+    known = ("skill", "actions", "contract")
+    if not isinstance(described, dict) or not all(type(described.get(k)) is str for k in known):
+        raise UserError(f"{config.result} is no result of a skill; give that of 'tpsrl eval'.")
     data = source.read_bytes()
     name = policy_name(config.skill, config.place)
     _check_measured(config, name, described, source)
@@ -86,7 +89,7 @@ def _check_measured(
 ) -> None:
     """Refuse a result of other weights or of another skill."""
     files = described.get("weights_files", {name: described.get("weights_sha256")})
-    if files.get(name) != digests({name: source})[name]:
+    if not isinstance(files, dict) or files.get(name) != digests({name: source})[name]:
         raise UserError(f"{config.result} measured other weights than {source}; measure these.")
     if described["skill"] != config.skill:
         raise UserError(f"{config.result} measured the skill '{described['skill']}'.")
@@ -134,10 +137,4 @@ def _training(run: Path) -> dict[str, Any]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read ({error}); give another folder.") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path}: it holds no mapping; give another folder.")
-    return content
+    return read_json(path, 64 * MIB, "give another folder")

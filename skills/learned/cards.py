@@ -14,14 +14,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skills.book import chained, row_of
+from skills.book import BOOK, chained, row_of
 from skills.tasks.places import KINDS
 from tpsrl.errors import UserError
 from tpsrl.files import write_json
+from ver_trainer.reading import MIB, read_bytes, read_json
 
 SHIPPED = Path(__file__).parent / "weights"
 """Weights that come with the project."""
-_FACTS = ("skill", "depth", "actions", "contract")
+MOST_PIXELS = 2048
+_EXPORT = "export the policy again"
+_VALID: dict[str, tuple[str | None, ...]] = {
+    "actions": ("full", "restricted"),
+    "contract": ("fixed", "parity"),
+    "place": (None, *KINDS),
+}
+"""Field of a card -> what it may be."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,9 @@ def special_places(folder: Path, skill: str) -> tuple[str, ...]:
 
 def digests(files: Mapping[str, Path]) -> dict[str, str]:
     """Return the SHA-256 of each file in hex digits."""
-    return {k: hashlib.sha256(path.read_bytes()).hexdigest() for k, path in files.items()}
+    return {
+        k: hashlib.sha256(read_bytes(path, hint=_EXPORT)).hexdigest() for k, path in files.items()
+    }
 
 
 def identity(digests: Mapping[str, str]) -> str:
@@ -106,7 +116,9 @@ def policies_in(folder: str | Path | None = None) -> dict[str, PolicyFiles]:
     here = [
         skill
         for skill in chained()
-        if weights_path(found, skill).exists() or special_places(found, skill)
+        if (found / f"{skill}.json").exists()
+        or weights_path(found, skill).exists()
+        or special_places(found, skill)
     ]
     return {skill: policy_of(found, skill) for skill in here}
 
@@ -125,6 +137,7 @@ def policy_of(folder: Path, skill: str) -> PolicyFiles:
             f" and {path} for all others is missing; export the general policy as well."
         )
     card = read_card(folder / f"{skill}.json")
+    _check_digest(path, card)
     if card.place is not None:
         raise UserError(
             f"{folder / skill}.json: the card is of place={card.place}, so it is no general policy;"
@@ -134,6 +147,7 @@ def policy_of(folder: Path, skill: str) -> PolicyFiles:
     for kind in kinds:
         own = folder / f"{policy_name(skill, kind)}.json"
         special[kind] = PolicyFiles(weights_path(folder, skill, kind), read_card(own))
+        _check_digest(special[kind].path, special[kind].card)
         check_special(own, special[kind].card, kind, skill, card)
     return PolicyFiles(path, card, special)
 
@@ -171,13 +185,41 @@ def read_card(path: Path) -> Card:
     Raises:
         UserError: it is missing or damaged.
     """
-    try:
-        content = json.loads(path.read_text())
-        known = {name: content.pop(name) for name in _FACTS}
-        place = content.pop("place", None)
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path}: no card of a policy ({error!r}); export it again.") from None
-    return Card(**known, facts=content, place=place)
+    content = read_json(path, 16 * MIB, _EXPORT)
+    content.setdefault("place", None)
+    valid_fields = {"skill": tuple(BOOK), **_VALID}
+    for name, valid in valid_fields.items():
+        value = content.get(name)
+        if name not in content or not any(value == v and type(value) is type(v) for v in valid):
+            raise UserError(
+                f"{path}: field '{name}' is missing or none of"
+                f" {', '.join(map(str, valid))}; {_EXPORT}"
+            )
+    depth = content.get("depth", 0)
+    if depth is not None and (type(depth) is not int or not 0 < depth <= MOST_PIXELS):
+        raise UserError(f"{path}: field 'depth' is no number of pixels; {_EXPORT}")
+    for name in ("success", "evaluation"):
+        if not isinstance(content.get(name, {}), dict):
+            raise UserError(f"{path}: field '{name}' is no table; {_EXPORT}")
+    known = {name: content.pop(name) for name in ("depth", *valid_fields)}
+    return Card(**known, facts=content)
+
+
+def _check_digest(weights: Path, card: Card) -> None:
+    """Refuse weights that are not those which the card measured: damaged ones, or exchanged.
+
+    Raises:
+        UserError: they differ, or the card has no legible digest of them.
+    """
+    measured = card.facts.get("evaluation", {})
+    files = measured.get("weights_files") or {weights.stem: measured.get("weights_sha256")}
+    wanted = files.get(weights.stem) if isinstance(files, dict) else ""
+    (found,) = digests({weights.stem: weights}).values()
+    if wanted not in (None, found):
+        raise UserError(
+            f"{weights}: is not the file that its card was written for (it was damaged or"
+            f" exchanged); {_EXPORT}"
+        )
 
 
 def write_card(path: Path, card: Card) -> None:

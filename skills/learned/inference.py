@@ -6,7 +6,6 @@ for the networks that run at control rate on a CPU: the small CNN or the MLP, wi
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tpsrl.errors import UserError
+from ver_trainer.reading import parse_json, read_safetensors
 
 Weights = dict[str, np.ndarray]
 _ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -26,6 +26,7 @@ _ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 _CONVOLUTIONS = ((0, 4), (2, 2), (4, 1))
 """Index of each layer in the small CNN, and its stride."""
 _LINEAR = 7
+_MOST_SIZE = 2**22
 
 
 def read_weights(path: Path) -> tuple[Weights, dict[str, Any]]:
@@ -34,16 +35,14 @@ def read_weights(path: Path) -> tuple[Weights, dict[str, Any]]:
     Raises:
         UserError: it is missing, damaged or has no description.
     """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            header = json.loads((file.metadata() or {}).get("ver_trainer", "{}"))
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{path}: no weights can be read ({error}); give another file.") from None
-    if "spec" not in header:
+    weights, metadata = read_safetensors(path, "give another file of weights")
+    text = metadata.get("ver_trainer", "{}").encode("utf-8", "replace")
+    header = parse_json(text, f"{path}: its description", "export the policy again")
+    if not isinstance(header.get("spec"), dict) or not isinstance(header.get("net"), dict):
         raise UserError(f"{path}: it does not say which network it is; export the policy again.")
+    for name, tensor in weights.items():
+        if not np.isfinite(tensor).all():
+            raise UserError(f"{path}: '{name}' holds NaN or infinity; train or export it again.")
     return weights, header
 
 
@@ -78,8 +77,24 @@ class NumpyPolicy:
 
     @classmethod
     def load(cls, path: str | Path) -> NumpyPolicy:
-        """Read a policy from a ``.safetensors`` file."""
-        return cls(*read_weights(Path(path)))
+        """Read a policy from a ``.safetensors`` file, and try it once.
+
+        Raises:
+            UserError: the file is damaged, or its weights and its description do not fit.
+        """
+        weights, header = read_weights(Path(path))
+        try:
+            _check_sizes(header)
+            policy = cls(weights, header)
+            policy.step({k: np.zeros(v, np.float32) for k, v in policy.observations.items()})
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise UserError(
+                f"{path}: its weights do not fit their description ({error!r}); export it again."
+            ) from None
+        policy.reset()
+        return policy
 
     def reset(self) -> None:
         """Clear the recurrent state, as at the start of an episode."""
@@ -165,6 +180,25 @@ class NumpyPolicy:
         self._cell[layer] = cell
         self._hidden[layer] = _sigmoid(o) * np.tanh(cell)
         return self._hidden[layer].copy()
+
+
+def _check_sizes(header: dict[str, Any]) -> None:
+    """Refuse a description of a network beyond reason, before memory is asked for.
+
+    Raises:
+        ValueError, TypeError, KeyError: naming the field.
+    """
+    net, spec = header["net"], header["spec"]
+    shapes = [entry["shape"] for entry in spec["observations"].values()]
+    numbers = [n for shape in shapes for n in shape] + [spec["action"]["size"]]
+    numbers += [net["core_size"], net["core_layers"], len(shapes)]
+    if not all(type(n) is int and 0 < n <= _MOST_SIZE for n in numbers):
+        raise ValueError(f"sizes {numbers}")
+    if any(len(shape) > 3 or math.prod(shape) > _MOST_SIZE for shape in shapes):
+        raise ValueError(f"observations {shapes}")
+    chosen = net.get("binary_actions", [])
+    if not all(type(k) is int and abs(k + 0.5) < spec["action"]["size"] for k in chosen):
+        raise ValueError(f"binary_actions {chosen}")
 
 
 def _convolve(x: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:

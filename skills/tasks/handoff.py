@@ -10,11 +10,10 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -23,18 +22,19 @@ from tpsrl.episodes.habitat_json import episode_from_json, episode_to_json
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
+from tpsrl.robot import fetch
 from tpsrl.sim.door import Simulator
+from ver_trainer.reading import parse_json, read_npz
 
 FORMAT = 1
-_ARRAYS = {
-    "object_pos": 3,
-    "object_quat": 3,
-    "joint_pos": 2,
-    "base_pose": 2,
-    "arm_qpos": 2,
-    "held_object": 1,
-}
-"""Array of the file -> its number of axes."""
+_ARRAYS = ("object_pos", "object_quat", "joint_pos", "base_pose", "arm_qpos", "held_object")
+_AGAIN = "collect the start states again ('tpsrl handoff')"
+FARTHEST = 1e3
+"""No number of a start is larger."""
+_FAR, _REACH = 30.0, 2.5
+"""Farthest object from the robot, and farthest held one, m."""
+_SOFT = 0.2
+"""How far a joint's limit gives way, rad."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def apply_start(sim: Simulator, env_id: int, start: HandoffStart, seed: int) -> 
     """Load the episode of a start into a world and put everything where it was.
 
     Raises:
-        UserError: the engine lacks a joint of the file.
+        UserError: the engine lacks a joint of the file, or something lies outside.
     """
     unknown = set(start.joint_names) - set(sim.joint_names)
     if unknown:
@@ -147,6 +147,13 @@ def apply_start(sim: Simulator, env_id: int, start: HandoffStart, seed: int) -> 
             f"the start of episode '{start.episode.episode_id}' has furniture joints that this"
             f" apartment lacks ({', '.join(sorted(unknown))}); collect the starts again."
         )
+    for name, value in zip(start.joint_names, start.joint_pos, strict=True):
+        low, high = np.asarray(sim.joint_ranges)[sim.joint_names.index(name)]
+        if not low - 0.1 <= value <= high + 0.1:
+            raise UserError(
+                f"the start of episode '{start.episode.episode_id}' puts joint '{name}' at"
+                f" {value:g}, outside {low:g} to {high:g}; {_AGAIN}."
+            )
     sim.reset([dataclasses.replace(start.episode, start=start.base_pose)], [seed], [env_id])
     for name, value in zip(start.joint_names, start.joint_pos, strict=True):
         now = float(sim.state().joint_pos[env_id, sim.joint_names.index(name)])
@@ -199,46 +206,118 @@ def read_starts(path: str | Path) -> list[HandoffStart]:
     """Read a file written by :func:`write_starts`.
 
     Raises:
-        UserError: the file is missing, damaged or of another format.
+        UserError: the file is missing, damaged or of another format, or holds what cannot be.
     """
-    meta, arrays = _read(Path(path))
-    starts = []
-    for k, entry in enumerate(meta["starts"]):
-        episode = episode_from_json(entry["episode"], str(path))
-        # Habitat's files name objects, they do not number them: reading may change their order.
-        order = [entry["objects"].index(item.instance) for item in episode.objects]
-        held = int(arrays["held_object"][k])
-        starts.append(
-            HandoffStart(
-                episode,
-                SkillCall(**entry["call"]),
-                arrays["object_pos"][k, order],
-                arrays["object_quat"][k, order],
-                tuple(meta["joint_names"]),
-                arrays["joint_pos"][k],
-                arrays["base_pose"][k],
-                arrays["arm_qpos"][k],
-                -1 if held < 0 else order.index(held),
-            )
-        )
-    return starts
+    arrays = read_npz(path, _AGAIN)
+    text = arrays.get("meta")
+    if text is None or text.shape != () or text.dtype.kind != "U":
+        raise UserError(f"{path}: is no file of start states; {_AGAIN}")
+    meta = parse_json(str(text).encode("utf-8", "replace"), f"{path}: meta", _AGAIN)
+    if meta.get("format") != FORMAT:
+        raise UserError(f"{path}: its format is not {FORMAT}; {_AGAIN}")
+    entries, joints = meta.get("starts"), meta.get("joint_names")
+    if not isinstance(entries, list) or not _names(joints):
+        raise UserError(f"{path}: meta has no list 'starts' or 'joint_names'; {_AGAIN}")
+    _check_arrays(path, arrays, len(entries), len(joints))
+    return [_start(f"{path}: start {k}", e, joints, arrays, k) for k, e in enumerate(entries)]
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            meta = json.loads(str(file["meta"]))
-            arrays = {name: file[name] for name in _ARRAYS}
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; collect start states first.") from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: no file of start states ({error}); collect it again.") from None
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        raise UserError(f"{path}: its format is not {FORMAT}; collect the start states again.")
-    for name, axes in _ARRAYS.items():
-        if arrays[name].ndim != axes or len(arrays[name]) != len(meta["starts"]):
-            raise UserError(f"{path}: array '{name}' has the wrong shape; collect it again.")
-    return meta, arrays
+def _names(value: Any) -> TypeGuard[list[str]]:
+    text = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return text and len(set(value)) == len(value)
+
+
+def _check_arrays(path: str | Path, arrays: dict[str, np.ndarray], count: int, joints: int) -> None:
+    poses = arrays.get("object_pos")
+    most = poses.shape[1] if poses is not None and poses.ndim == 3 else 0
+    wanted: dict[str, tuple[int, ...]] = {
+        "object_pos": (count, most, 3),
+        "object_quat": (count, most, 4),
+        "joint_pos": (count, joints),
+        "base_pose": (count, 3),
+        "arm_qpos": (count, fetch.ARM_DOF),
+        "held_object": (count,),
+    }
+    for name, size in wanted.items():
+        found, kind = arrays.get(name), "i" if name == "held_object" else "f"
+        if found is None or found.shape != size or found.dtype.kind != kind:
+            raise UserError(f"{path}: array '{name}' is missing or has the wrong shape; {_AGAIN}")
+
+
+def _start(
+    where: str, entry: Any, joints: list[str], arrays: dict[str, np.ndarray], k: int
+) -> HandoffStart:
+    """Return the ``k``-th start of a file.
+
+    Raises:
+        UserError: naming what cannot be.
+    """
+    if not isinstance(entry, dict) or not isinstance(entry.get("episode"), dict):
+        raise UserError(f"{where}: field 'episode' is missing; {_AGAIN}")
+    episode, names = episode_from_json(entry["episode"], where), entry.get("objects")
+    if not _names(names) or {item.instance for item in episode.objects} != set(names):
+        raise UserError(f"{where}: field 'objects' does not name those of its episode; {_AGAIN}")
+    if len(names) > arrays["object_pos"].shape[1]:
+        raise UserError(f"{where}: array 'object_pos' lacks some of its objects; {_AGAIN}")
+    call = _call(where, entry.get("call"), episode, joints)
+    # Habitat's files name objects, they do not number them: reading may change their order.
+    order = [names.index(item.instance) for item in episode.objects]
+    held = int(arrays["held_object"][k])
+    if not -1 <= held < len(order):
+        raise UserError(f"{where}: held_object={held}, and it has {len(order)} objects; {_AGAIN}")
+    start = HandoffStart(
+        episode,
+        call,
+        arrays["object_pos"][k, order],
+        arrays["object_quat"][k, order],
+        tuple(joints),
+        arrays["joint_pos"][k],
+        arrays["base_pose"][k],
+        arrays["arm_qpos"][k],
+        -1 if held < 0 else order.index(held),
+    )
+    _check_values(where, start)
+    return start
+
+
+def _check_values(where: str, start: HandoffStart) -> None:
+    """Refuse positions far from the robot, and rotations that are none."""
+    for name in ("joint_pos", "base_pose", "arm_qpos", "object_pos", "object_quat"):
+        if not (np.abs(getattr(start, name)) < FARTHEST).all():
+            raise UserError(f"{where}: '{name}' holds NaN or a number beyond reason; {_AGAIN}")
+    if (np.abs(np.linalg.norm(start.object_quat, axis=1) - 1.0) > 1e-3).any():
+        raise UserError(f"{where}: 'object_quat' holds what is no rotation; {_AGAIN}")
+    far = np.linalg.norm(start.object_pos[:, :2] - start.base_pose[:2], axis=1)
+    far = np.maximum(far, np.abs(start.object_pos[:, 2]))
+    reach = [_REACH if k == start.held_object else _FAR for k in range(len(far))]
+    if (far > reach).any():
+        item = start.episode.objects[int(np.argmax(far > reach))].instance
+        raise UserError(f"{where}: object '{item}' lies too far from the robot; {_AGAIN}")
+    arm = start.arm_qpos
+    if (arm < fetch.ARM_LOWER - _SOFT).any() or (arm > fetch.ARM_UPPER + _SOFT).any():
+        raise UserError(f"{where}: 'arm_qpos' is beyond the limits of the arm; {_AGAIN}")
+
+
+def _call(where: str, raw: Any, episode: Episode, joints: list[str]) -> SkillCall:
+    known = [field.name for field in dataclasses.fields(SkillCall)]
+    if not isinstance(raw, dict) or not set(raw) <= set(known):
+        raise UserError(f"{where}: field 'call' is missing or no call of a skill; {_AGAIN}")
+    call = SkillCall(**{"skill": None, **raw})
+    if not isinstance(call.skill, str) or call.skill in HELPERS:
+        raise UserError(f"{where}: field 'call.skill' is {call.skill}, which is no skill; {_AGAIN}")
+    choices = (
+        ("place", [None, "start", "goal", "receptacle", "front"]),
+        ("target", [None, *range(len(episode.targets))]),
+        ("joint", [None, *joints]),
+        ("steps", [None]),
+    )
+    for name, valid in choices:
+        value = getattr(call, name)
+        if isinstance(value, bool | float | list | dict) or value not in valid:
+            raise UserError(f"{where}: field 'call.{name}' is {value}, which cannot be; {_AGAIN}")
+    if call.target is None and call.joint is None:
+        raise UserError(f"{where}: field 'call' has no target for {call.skill}; {_AGAIN}")
+    return call
 
 
 def _padded(values: Any, most: int, name: str) -> np.ndarray:

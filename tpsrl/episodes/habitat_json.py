@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +22,7 @@ from tpsrl.episodes.types import Episode, EpisodeSet, RigidObject, Target
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
 from tpsrl.geometry import frames
+from ver_trainer.reading import read_json
 
 _READ = {
     "episode_id",
@@ -37,6 +38,9 @@ _READ = {
     "markers",
 }
 _MARKER_TYPE = "articulated_object"
+MOST_OBJECTS = 500
+"""Most movable objects of an episode; the benchmark's have about 20."""
+_LINK_ID = re.compile(r"-?[0-9]{1,6}")
 _NO_START = ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0])
 
 
@@ -47,8 +51,8 @@ def load_episodes(path: str | Path) -> EpisodeSet:
         UserError: one sentence that names file, episode and field.
     """
     path = Path(path)
-    top = _parse(path, _read_bytes(path))
-    if not isinstance(top, dict) or not isinstance(top.get("episodes"), list):
+    top = read_json(path, hint="give the path of an episode file")
+    if not isinstance(top.get("episodes"), list):
         raise UserError(f"{path}: field 'episodes' is missing; this is no Habitat episode file")
     raw = top["episodes"]
     ids = _episode_ids(path, raw)
@@ -71,58 +75,32 @@ def save_episodes(path: str | Path, episodes: EpisodeSet, decimals: int = 5) -> 
     path = Path(path)
     top = {"config": None, **episodes.extra}
     top["episodes"] = [episode_to_json(e, decimals) for e in episodes]
-    data = json.dumps(top, separators=(",", ":"), allow_nan=False).encode()
+    try:
+        data = json.dumps(top, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        source = episodes.source or "an episode"
+        raise UserError(f"{source}: a field holds NaN or infinity; correct it") from None
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=9, mtime=0)
     write_atomically(path, data)
 
 
 def episode_from_json(raw: dict[str, Any], source: str = "episode") -> Episode:
-    """Turn one element of ``episodes`` into an `Episode`; errors name ``source``."""
-    return _episode(Reader(source, str(raw.get("episode_id", "?"))), raw)
+    """Turn one element of ``episodes`` into an `Episode`; errors name ``source``.
+
+    Raises:
+        UserError: one sentence that names source, episode and field.
+    """
+    return _episode(Reader(source, _episode_ids(source, [raw])[0]), raw)
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; give the path of an episode file") from None
-    except OSError as e:
-        raise UserError(f"{path}: cannot be read ({e.strerror}); check the path") from None
-    if data[:2] != b"\x1f\x8b":
-        return data
-    try:
-        return gzip.decompress(data)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise UserError(
-            f"{path}: the gzip data is truncated or damaged; download or generate it again"
-        ) from None
-
-
-def _parse(path: Path, data: bytes) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        out = dict(pairs)
-        if len(out) < len(pairs):
-            twice = Counter(k for k, _ in pairs).most_common(1)[0][0]
-            raise UserError(f"{path}: key '{twice}' stands twice in one object; remove one")
-        return out
-
-    try:
-        return json.loads(data, object_pairs_hook=unique)
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: is neither JSON text nor gzip; give an episode file") from None
-    except json.JSONDecodeError as e:
-        raise UserError(
-            f"{path}: is not valid JSON at line {e.lineno}, column {e.colno} ({e.msg});"
-            " it may be truncated, download or generate it again"
-        ) from None
-
-
-def _episode_ids(path: Path, raw: list[Any]) -> list[str]:
+def _episode_ids(path: Path | str, raw: list[Any]) -> list[str]:
     """Ids of the file, or list indices where another tool's file repeats them, as Habitat does."""
     for i, r in enumerate(raw):
         if not isinstance(r, dict) or "episode_id" not in r:
-            raise UserError(f"{path}: episode number {i}: field 'episode_id' is missing")
+            raise UserError(f"{path}: episode number {i}: field 'episode_id' is missing; add it")
+        if type(r["episode_id"]) not in (str, int):
+            raise UserError(f"{path}: episode number {i}: field 'episode_id' is no text or number")
     ids = [str(r["episode_id"]) for r in raw]
     twice = [i for i, n in Counter(ids).items() if n > 1]
     if not twice:
@@ -144,7 +122,7 @@ def _episode(r: Reader, raw: dict[str, Any]) -> Episode:
     receptacles = r.mapping(raw, "name_to_receptacle", default={})
     pos, quat = frames.from_habitat(transforms[order])
     objects = tuple(
-        RigidObject(t, i, p, q, str(receptacles.get(i, "")))
+        RigidObject(t, i, p, q, r.text(receptacles, i, f"name_to_receptacle['{i}']", ""))
         for t, i, p, q in zip(types, instances, pos, quat, strict=True)
     )
     extra = {k: v for k, v in raw.items() if k not in _READ | {"info"}}
@@ -157,7 +135,7 @@ def _episode(r: Reader, raw: dict[str, Any]) -> Episode:
         extra[key] = r.pairs(raw, key)
     return Episode(
         episode_id=r.episode_id,
-        scenario=str(info.get("scenario", "")),
+        scenario=r.text(info, "scenario", "info.scenario", ""),
         layout=layout,
         objects=objects,
         targets=_targets(r, raw, info, objects),
@@ -171,6 +149,8 @@ def _episode(r: Reader, raw: dict[str, Any]) -> Episode:
 def _rigid_objects(r: Reader, raw: dict[str, Any]) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Sorted config names, all transforms in file order, and the sorting permutation."""
     pairs = r.sequence(raw, "rigid_objs")
+    if len(pairs) > MOST_OBJECTS:
+        r.fail("rigid_objs", f"holds {len(pairs)} objects, more than the {MOST_OBJECTS} allowed")
     for i, pair in enumerate(pairs):
         if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)):
             r.fail(f"rigid_objs[{i}]", "is not a pair of a name and a 4x4 transform")
@@ -196,12 +176,14 @@ def _targets(
     pos, quat = frames.from_habitat(transforms)
     starts = r.pairs(raw, "target_receptacles")
     goals = r.pairs(raw, "goal_receptacles")
-    goal_names = info.get("goal_receptacle_names", [])
+    goal_names = r.sequence(info, "goal_receptacle_names", [], "info.goal_receptacle_names")
+    if not all(isinstance(name, str) for name in goal_names):
+        r.fail("info.goal_receptacle_names", "is not a list of names")
     out = []
     for i, name in enumerate(names):
         start = objects[index[name]].receptacle or _place(starts, i)
         goal = goal_names[i] if i < len(goal_names) else _place(goals, i)
-        label = str(labels.get(name, f"any_targets|{i}"))
+        label = r.text(labels, name, f"info.object_labels['{name}']", f"any_targets|{i}")
         out.append(Target(index[name], pos[i], quat[i], label, start, str(goal)))
     return tuple(out)
 
@@ -223,7 +205,7 @@ def _joints(r: Reader, raw: dict[str, Any]) -> dict[str, float]:
         if not isinstance(states, dict):
             r.fail(field, "is not an object of link ids and joint positions")
         for link, value in states.items():
-            if not link.lstrip("-").isdigit():
+            if not _LINK_ID.fullmatch(link):
                 r.fail(f"{field}['{link}']", "has a link id that is no whole number")
             name = f"{furniture}/{handles.link_name(furniture, int(link))}"
             joints[name] = r.number(value, f"{field}['{link}']")
@@ -255,6 +237,8 @@ def _markers(
 def _start(r: Reader, raw: dict[str, Any], fixed: bool) -> np.ndarray | None:
     position = r.vector(raw.get("start_position", _NO_START[0]), 3, "start_position")
     rotation = r.vector(raw.get("start_rotation", _NO_START[1]), 4, "start_rotation")
+    if abs(np.linalg.norm(rotation) - 1.0) > 1e-2 or max(abs(rotation[[0, 2]])) > 1e-2:
+        r.fail("start_rotation", "is not a rotation about the vertical (x, y, z, w)")
     placeholder = not position.any() and rotation.tolist() == _NO_START[1]
     return None if placeholder and not fixed else frames.start_from_habitat(position, rotation)
 

@@ -11,6 +11,8 @@ import numpy as np
 from tpsrl.errors import UserError
 
 _MISSING: Any = object()
+FARTHEST = 1e4
+"""Nothing of an episode lies farther from the origin, m."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class Reader:
         """
         raise UserError(f"{self.source}: episode '{self.episode_id}': field '{field}' {problem}")
 
-    def text(self, raw: dict[str, Any], key: str, path: str = "") -> str:
+    def text(self, raw: dict[str, Any], key: str, path: str = "", default: Any = _MISSING) -> str:
         """Return a string field."""
-        return self._get(raw, key, str, "a string", _MISSING, path)
+        return str(self._get(raw, key, str, "a string", default, path))
 
     def mapping(
         self, raw: dict[str, Any], key: str, default: Any = _MISSING, path: str = ""
@@ -43,15 +45,18 @@ class Reader:
         """Return an object field."""
         return self._get(raw, key, dict, "an object", default, path)
 
-    def sequence(self, raw: dict[str, Any], key: str, default: Any = _MISSING) -> list[Any]:
+    def sequence(
+        self, raw: dict[str, Any], key: str, default: Any = _MISSING, path: str = ""
+    ) -> list[Any]:
         """Return a list field."""
-        return self._get(raw, key, list, "a list", default, "")
+        return self._get(raw, key, list, "a list", default, path)
 
     def pairs(self, raw: dict[str, Any], key: str) -> list[Any]:
         """Return an optional list of [furniture handle, link id or null]."""
         out = self.sequence(raw, key, default=[])
         for i, pair in enumerate(out):
-            if not (isinstance(pair, list) and len(pair) == 2):
+            good = isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
+            if not good or not isinstance(pair[1], int | None):
                 self.fail(f"{key}[{i}]", "is not a pair of furniture handle and link id")
         return out
 
@@ -70,6 +75,8 @@ class Reader:
             self.fail(field, f"is not a list of {size} numbers")
         if not np.isfinite(array).all():
             self.fail(field, "contains NaN or infinity")
+        if np.abs(array).max() > FARTHEST:
+            self.fail(field, f"lies farther away than {FARTHEST:g} m")
         return array
 
     def transforms(self, values: list[Any], name: Callable[[int], str]) -> np.ndarray:
@@ -80,11 +87,13 @@ class Reader:
         if array is None or array.shape[1:] != (4, 4):
             array = np.stack([self._matrix(v, name(i)) for i, v in enumerate(values)])
         self._reject(~np.isfinite(array).all(axis=(1, 2)), name, "contains NaN or infinity")
-        rotation = array[:, :3, :3]
+        rotation = np.clip(array[:, :3, :3], -2.0, 2.0)
         off = np.abs(rotation @ rotation.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
         bad = (off > 1e-2) | (np.linalg.det(rotation) < 0)
         bad |= np.abs(array[:, 3] - [0.0, 0.0, 0.0, 1.0]).max(axis=1) > 1e-6
         self._reject(bad, name, "is not a rigid transform (rotation, translation, 0 0 0 1)")
+        far = np.abs(array[:, :3, 3]).max(axis=1) > FARTHEST
+        self._reject(far, name, f"lies farther away than {FARTHEST:g} m")
         return array
 
     def _matrix(self, value: Any, field: str) -> np.ndarray:

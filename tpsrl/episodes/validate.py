@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -15,7 +15,7 @@ _TOLERANCE = 0.02
 
 
 def validate(episode: Episode, apartment: Apartment, object_types: Collection[str]) -> None:
-    """Check layout, joints, markers, object types and positions of an episode.
+    """Check layout, joints, markers, object types and positions of an episode and its start.
 
     Args:
         episode: what to check.
@@ -38,10 +38,17 @@ def validate(episode: Episode, apartment: Apartment, object_types: Collection[st
                 f"{where}: field 'rigid_objs' names the unknown object '{o.type}'"
                 + nearest(o.type, object_types)
             )
-        _check_inside(o.pos, apartment, f"{where}: field 'rigid_objs': object '{o.instance}'")
-    for t in episode.targets:
-        instance = episode.objects[t.object_index].instance
-        _check_inside(t.goal_pos, apartment, f"{where}: field 'targets': goal of '{instance}'")
+    _check_inside(
+        [o.pos for o in episode.objects],
+        apartment,
+        lambda k: f"{where}: field 'rigid_objs': object '{episode.objects[k].instance}'",
+    )
+    wanted = [episode.objects[t.object_index].instance for t in episode.targets]
+    goals = [t.goal_pos for t in episode.targets]
+    _check_inside(goals, apartment, lambda k: f"{where}: field 'targets': goal of '{wanted[k]}'")
+    if episode.start is not None:
+        start = [np.append(episode.start[:2], 0.0)]
+        _check_inside(start, apartment, lambda k: f"{where}: field 'start_position': the robot")
 
 
 def _check_joints(episode: Episode, apartment: Apartment, where: str) -> None:
@@ -63,7 +70,9 @@ def _check_joints(episode: Episode, apartment: Apartment, where: str) -> None:
                 f"{where}: field 'ao_states' puts joint '{joint}' at {value:g}, outside"
                 f" its range {low:g} to {high:g}"
             )
-    for name, (joint, _) in episode.markers.items():
+    for name, (joint, offset) in episode.markers.items():
+        if np.abs(offset).max() > CEILING:
+            raise UserError(f"{where}: field 'markers' puts '{name}' far away from '{joint}'")
         if joint not in limits:
             raise UserError(
                 f"{where}: field 'markers' puts '{name}' on the unknown joint '{joint}'"
@@ -71,11 +80,19 @@ def _check_joints(episode: Episode, apartment: Apartment, where: str) -> None:
             )
 
 
-def _check_inside(pos: np.ndarray, apartment: Apartment, what: str) -> None:
-    low, high = apartment.bounds
-    inside = (pos[:2] >= low).all() and (pos[:2] <= high).all() and 0.0 <= pos[2] <= CEILING
-    if not inside:
-        at = ", ".join(f"{v:.2f}" for v in pos)
+def _check_inside(
+    positions: Sequence[np.ndarray], apartment: Apartment, name: Callable[[int], str]
+) -> None:
+    """Refuse the first of (3,) positions outside the apartment; ``name(k)`` says whose it is."""
+    if not positions:
+        return
+    points = np.stack(positions)
+    low, high = np.append(apartment.bounds, [[0.0], [CEILING]], axis=1)
+    outside = ~((points >= low) & (points <= high)).all(axis=1)
+    if outside.any():
+        k = int(np.argmax(outside))
+        at = ", ".join(f"{v:.2f}" for v in points[k])
         raise UserError(
-            f"{what} lies at ({at}), outside apartment '{apartment.name}' (z up, metres)"
+            f"{name(k)} lies at ({at}), outside apartment '{apartment.name}' (z up, metres);"
+            " correct the file"
         )

@@ -14,7 +14,6 @@ from typing import Any
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
-from yaml import YAMLError
 
 from tpsrl.errors import UserError, nearest
 from tpsrl.rooms import CONFIGS
@@ -22,6 +21,7 @@ from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.description import Apartment, Joint
 from tpsrl.scenes.geometry import enclosing_joints
 from tpsrl.scenes.objects import object_types
+from ver_trainer.reading import read_yaml
 
 SPLIT_LAYOUTS = {
     "train": ("sc0", "sc1", "sc2"),
@@ -179,7 +179,7 @@ def load_scenario(name: str) -> Scenario:
     """
     path = find_scenario(name)
     try:
-        content = OmegaConf.load(path)
+        content = read_yaml(path)
         derived = [key for key in ("name", "file") if key in content]
         if derived:
             raise UserError(f"{path}: key '{derived[0]}' is not for the file, whose name names it")
@@ -187,9 +187,6 @@ def load_scenario(name: str) -> Scenario:
         scenario: Any = OmegaConf.to_object(merged)
     except OmegaConfBaseException as error:
         raise UserError(f"{path}: {_reason(error)}") from None
-    except (OSError, YAMLError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path} holds no mapping in YAML: {reason}") from None
     scenario.name, scenario.file = path.stem, "" if path.parent == _FOLDER else str(path)
     check_scenario(scenario)
     return scenario

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tpsrl.habitat.sound import shape_problem
 from tpsrl.scenes.description import Container, Furniture, Marker, Receptacle, Shape
 
 VERSION = 3
@@ -64,6 +65,8 @@ def solids_from_json(raw: Mapping[str, Any], parts: Sequence[Shape]) -> tuple[Sh
         quat = (item["quat_w"], *item["quat_xyz"])
         size, pos = tuple(item["size"]), tuple(item["pos"])
         out.append(Shape(item["kind"], size, pos, quat, visible=False))
+        if problem := shape_problem(out[-1]):
+            raise ValueError(problem)
     return tuple(out)
 
 

@@ -219,7 +219,10 @@ class ServerProcess:
             raise EngineLostError(self._lost)
         try:
             self._channel.send(message)
-            return self._channel.receive(timeout)
+            reply = self._channel.receive(timeout)
+            if isinstance(reply, dict):
+                return reply
+            raise wire.WireError("the answer is no dictionary")
         except TimeoutError:
             self._give_up(
                 f"{self._what} did not answer '{operation}' within {timeout:g} s and was ended;"

@@ -14,11 +14,13 @@ def link_order(joints: Iterable[tuple[str, str, str]]) -> list[str]:
         joints: (joint name, parent link, child link) of each joint.
 
     Raises:
-        ValueError: there is not exactly one root.
+        ValueError: there is not exactly one root, or a link has two parents.
     """
     children: dict[str, list[tuple[str, str]]] = {}
     parents, below = set(), set()
     for name, parent, child in joints:
+        if child in below:
+            raise ValueError(f"the link '{child}' hangs on two joints")
         children.setdefault(parent, []).append((name, child))
         parents.add(parent)
         below.add(child)

@@ -16,6 +16,10 @@ import numpy as np
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
 from tpsrl.scenes.description import Container, Furniture, Joint, Link, Marker, Receptacle, Shape
+from ver_trainer.reading import read_bytes
+
+FORMAT = 2
+"""Raise when the layout of a cached file changes: older ones are then unused."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,16 +48,19 @@ def cached_furniture(
         parameters: everything that the result depends on, JSON-serialisable.
         build: makes the pieces.
     """
-    path = cache_dir() / f"furniture-{cache_key(parameters)}.json"
+    path = cache_dir() / f"furniture-{FORMAT}-{cache_key(parameters)}.json"
     try:
-        return _decode(json.loads(path.read_text()))
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        _log.warning("furniture cache %s is unreadable (%s): building it anew", path, error)
+        digest, _, body = read_bytes(path).partition(b"\n")
+        if hashlib.sha256(body).hexdigest().encode() != digest:
+            raise ValueError("its digest is another")
+        return _decode(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if path.exists():
+            _log.warning("furniture cache %s is unreadable (%s): building it anew", path, error)
     pieces = build()
     try:
-        write_atomically(path, json.dumps([_encode(piece) for piece in pieces]).encode())
+        body = json.dumps([_encode(piece) for piece in pieces]).encode()
+        write_atomically(path, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
     except UserError as error:
         _log.warning("cannot write the furniture cache %s (%s); set XDG_CACHE_HOME", path, error)
     return pieces

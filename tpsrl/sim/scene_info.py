@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tpsrl.episodes.types import Episode
+from tpsrl.episodes.validate import validate
 from tpsrl.errors import UserError, nearest
 from tpsrl.geometry.rotations import frame, matrix_to_quat
 from tpsrl.robot import fetch
@@ -40,24 +41,16 @@ class SceneLibrary:
             raise UserError(f"{where}: no layout '{layout}' in {self.apartment.name}{hint}")
 
     def check_episode(self, episode: Episode, types: Collection[str]) -> None:
-        """Refuse an episode that names what there is not.
+        """Refuse an episode that names what there is not, or puts something outside.
 
         Args:
             episode: to be loaded.
             types: object types of the engine.
 
         Raises:
-            UserError: unknown object type, furniture joint or layout.
+            UserError: see :func:`tpsrl.episodes.validate.validate`.
         """
-        where = f"episode '{episode.episode_id}'"
-        for item in episode.objects:
-            if item.type not in types:
-                raise UserError(f"{where}: unknown object '{item.type}'{nearest(item.type, types)}")
-        for name in episode.joints:
-            if name not in self.joint_names:
-                hint = nearest(name, self.joint_names)
-                raise UserError(f"{where}: unknown furniture joint '{name}'{hint}")
-        self.check(episode.layout, where)
+        validate(episode, self.apartment, types)
 
     def scene(self, layout: str) -> SceneInfo:
         """Return the scene of a layout.

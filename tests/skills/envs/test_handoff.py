@@ -185,9 +185,57 @@ def test_bad_files_are_refused(tmp_path):
         read_starts(tmp_path / "other.npz")
     with pytest.raises(UserError, match="no start states"):
         write_starts(tmp_path / "empty.npz", [])
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(UserError, match="single array"):
+        read_starts(tmp_path / "one.npy")
     with simulator() as sim:
         _worked(sim)
         start = capture_start(sim, 0, SkillCall("pick", target=0))
         strange = dataclasses.replace(start, joint_names=("stove/door", "cabinet/door"))
         with pytest.raises(UserError, match="stove/door"):
             apply_start(sim, 0, strange, 0)
+
+
+def _far(values, index=0):
+    values = values.copy()
+    values.reshape(-1)[index] = 1e300
+    return values
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda s: {"call": SkillCall("pick", target=99)}, "call.target' is 99"),
+        (lambda s: {"call": SkillCall("pick")}, "no target for pick"),
+        (lambda s: {"call": SkillCall("navigate", joint="x/y")}, "call.joint"),
+        (lambda s: {"call": SkillCall("wait", target=0)}, "call.skill' is wait"),
+        (lambda s: {"object_pos": _far(s.object_pos)}, "object_pos.*beyond reason"),
+        (lambda s: {"object_pos": s.object_pos + 60.0}, "too far from the robot"),
+        (lambda s: {"object_quat": 2 * s.object_quat}, "no rotation"),
+        (lambda s: {"base_pose": s.base_pose * np.nan}, "base_pose.*NaN"),
+        (lambda s: {"arm_qpos": s.arm_qpos + 3.0}, "limits of the arm"),
+        (lambda s: {"held_object": 7}, "held_object=7"),
+    ],
+)
+def test_starts_that_cannot_be_are_refused(tmp_path, change, words):
+    with simulator() as sim:
+        _worked(sim)
+        start = capture_start(sim, 0, SkillCall("pick", target=0))
+    write_starts(tmp_path / "s.npz", [start, dataclasses.replace(start, **change(start))])
+    with pytest.raises(UserError, match=rf"s\.npz.*{words}"):
+        read_starts(tmp_path / "s.npz")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda s: {"base_pose": s.base_pose + [500.0, 0.0, 0.0]}, "start_position.*outside"),
+        (lambda s: {"joint_pos": s.joint_pos + 9.0}, "outside"),
+    ],
+)
+def test_starts_outside_the_apartment_are_refused(change, words):
+    with simulator() as sim:
+        _worked(sim)
+        start = capture_start(sim, 0, SkillCall("pick", target=0))
+        with pytest.raises(UserError, match=words):
+            apply_start(sim, 0, dataclasses.replace(start, **change(start)), 0)

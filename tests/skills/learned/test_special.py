@@ -234,6 +234,9 @@ def test_a_policy_for_one_place_does_not_stand_alone(tmp_path, capsys):
     assert main(["eval", "agent=tpsrl", f"weights={folder}", f"out={tmp_path / 'o'}"]) == 2
     assert "is missing; export the general policy" in capsys.readouterr().err
     (folder / "pick_cabinet.safetensors").rename(folder / "pick_shelf.safetensors")
+    with pytest.raises(UserError, match=r"pick\.safetensors: no such file"):
+        policies_in(folder)
+    (folder / "pick.json").unlink()
     assert policies_in(folder) == {}  # no kind of place: another file of somebody's
 
 

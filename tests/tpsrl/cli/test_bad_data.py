@@ -42,6 +42,38 @@ def outside(top: dict[str, Any]) -> None:
     top["episodes"][1]["rigid_objs"][0][1][0][3] = 250.0
 
 
+def start_outside(top: dict[str, Any]) -> None:
+    top["episodes"][1].update(start_position=[500, 0, 500], start_rotation=[0, 0, 0, 1])
+
+
+def start_far(top: dict[str, Any]) -> None:
+    top["episodes"][1].update(start_position=[3000, 0, 3000], start_rotation=[0, 0, 0, 1])
+
+
+def start_tilted(top: dict[str, Any]) -> None:
+    top["episodes"][1].update(start_position=[1, 0, 1], start_rotation=[1, 0, 0, 0])
+
+
+def huge_rotation(top: dict[str, Any]) -> None:
+    top["episodes"][1]["rigid_objs"][0][1][0][0] = 1e300
+
+
+def null_list(top: dict[str, Any]) -> None:
+    top["episodes"][1]["rigid_objs"] = None
+
+
+def odd_names(top: dict[str, Any]) -> None:
+    top["episodes"][1]["info"]["goal_receptacle_names"] = [1, None]
+
+
+def many_objects(top: dict[str, Any]) -> None:
+    top["episodes"][1]["rigid_objs"] *= 20_000 // len(top["episodes"][1]["rigid_objs"])
+
+
+def odd_link(top: dict[str, Any]) -> None:
+    top["episodes"][1]["ao_states"] = {"fridge_:0000": {"²": 0.1}}
+
+
 def no_episodes(top: dict[str, Any]) -> None:
     top["episodes"] = []
 
@@ -53,6 +85,14 @@ def no_episodes(top: dict[str, Any]) -> None:
         (unknown_object, ["999_no_such_thing", "rigid_objs"]),
         (nan_transform, ["rigid_objs"]),
         (outside, ["rigid_objs", "outside"]),
+        (start_outside, ["start_position", "outside"]),
+        (start_far, ["start_position", "outside"]),
+        (start_tilted, ["start_rotation", "rotation about the vertical"]),
+        (huge_rotation, ["rigid_objs", "rigid transform"]),
+        (null_list, ["rigid_objs", "not a list"]),
+        (odd_names, ["goal_receptacle_names", "list of names"]),
+        (many_objects, ["rigid_objs", "more than the 500 allowed"]),
+        (odd_link, ["ao_states", "no whole number"]),
         (no_episodes, ["no episodes"]),
     ],
 )
@@ -104,7 +144,7 @@ def test_unwritable_result_folder(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "file").write_text("")
     assert main(["eval", "episodes=1", f"out={tmp_path}/file/out"]) == 2
     errors = capsys.readouterr().err
-    assert errors.count("\n") == 1 and "cannot write to" in errors
+    assert errors.count("\n") == 1 and "cannot be written" in errors
     assert main(["record", f"out={tmp_path}/file/x.mp4"]) == 2
     assert "cannot write the video" in capsys.readouterr().err
 

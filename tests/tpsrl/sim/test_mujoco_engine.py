@@ -271,7 +271,7 @@ def test_pool_grows_for_an_episode_with_more_objects(sim):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"layout": "c"}, "no layout 'c'"),
+        ({"layout": "c"}, "layout 'c', which"),
         ({"joints": {"cabinet/drawr": 0.1}}, "did you mean 'cabinet/drawer'"),
     ],
 )

@@ -6,6 +6,7 @@ root, as all of ReplicaCAD's do.
 
 from __future__ import annotations
 
+import io
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,11 +18,13 @@ from tpsrl.errors import UserError
 from tpsrl.geometry.frames import points_from_habitat
 from tpsrl.geometry.rotations import matrix_to_quat
 from tpsrl.habitat import format as fmt
-from tpsrl.habitat.load.files import Config, read_config
+from tpsrl.habitat.load.files import Config, beside, read_config, vector
 from tpsrl.habitat.load.meshes import convex_solids, mesh_parts, transformed
 from tpsrl.habitat.load.objects import receptacles
+from tpsrl.habitat.sound import check_links
 from tpsrl.habitat.urdf_links import link_order
 from tpsrl.scenes.description import Container, Joint, Link, Marker, Receptacle, Shape, Vec3
+from ver_trainer.reading import MIB, read_bytes
 
 _DEFAULTS = {"slide": (5.0, 1.0), "hinge": (1.0, 0.3)}
 """Damping and friction where a file has next to none:
@@ -66,27 +69,29 @@ def load_articulated(path: Path, scale: float = 1.0) -> ArticulatedAsset:
     config = _config(path)
     urdf = config.asset("urdf_filepath", path if path.suffix == ".urdf" else None)
     robot = _parse(urdf)
-    user = config.section("user_defined")
-    scale *= config.number("uniform_scale", 1.0)
-    tree = _Tree(urdf, robot, scale, user.get(fmt.DYNAMICS, {}))
-    root = str(user.get(fmt.PIECE, {}).get("root", tree.root))
-    tree.rename_root(root)
+    user = config.inside("user_defined")
+    piece = user.inside(fmt.PIECE)
+    scale *= config.positive("uniform_scale", 1.0)
+    tree = _Tree(urdf, robot, scale, dict(user.each(fmt.DYNAMICS)))
+    tree.rename_root(piece.text("root", tree.root))
+    links = tuple(tree.links())
+    check_links(urdf, links)
     return ArticulatedAsset(
         name=path.name.removesuffix(".urdf").removesuffix(fmt.SUFFIX["articulated"]),
-        links=tuple(tree.links()),
+        links=links,
         hosts={name: tree.node(name) for name in tree.hosts},
         order=tuple(tree.order),
-        receptacles=tuple(_carried(config, user, tree, scale)),
+        receptacles=tuple(_carried(user, tree, scale)),
         markers=tuple(
-            Marker(name, item["link"], _vec(np.array(item["offset"]) * scale))
-            for name, item in user.get(fmt.MARKERS, {}).items()
+            Marker(name, _moving(item, item.text("link"), links), _lengths(item, "offset", scale))
+            for name, item in user.each(fmt.MARKERS)
         ),
         containers=tuple(
-            Container(link, item["moves"], _vec(np.array(item["position"]) * scale),
-                      _vec(np.array(item["scale"]) * scale))
-            for link, item in user.get(fmt.CONTAINERS, {}).items()
+            Container(_moving(item, link, links), item.flag("moves", True),
+                      _lengths(item, "position", scale), _lengths(item, "scale", scale))
+            for link, item in user.each(fmt.CONTAINERS)
         ),
-        category=str(user.get(fmt.PIECE, {}).get("category", "")),
+        category=piece.text("category", ""),
     )  # fmt: skip
 
 
@@ -100,13 +105,20 @@ def _config(path: Path) -> Config:
 def _parse(path: Path) -> Any:
     """Return the URDF's model; meshes are read later, with their own messages."""
     import yourdfpy
+    from lxml import etree
 
     # The parser warns of every link without inertia; Habitat's files are full of them.
     logging.getLogger("yourdfpy").setLevel(logging.ERROR)
+    data = read_bytes(path, 64 * MIB, "download the dataset again")
     try:
+        if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+            raise ValueError("it declares entities")
+        # yourdfpy itself would read on behind what is malformed, and leave it out.
+        etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True))
         model = yourdfpy.URDF.load(
-            str(path), load_meshes=False, build_scene_graph=False, load_collision_meshes=False
-        )
+            io.BytesIO(data), load_meshes=False, build_scene_graph=False,
+            load_collision_meshes=False,
+        )  # fmt: skip
     except Exception as error:  # parser and XML reader raise what they please
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path}: is no URDF that can be read ({reason})") from None
@@ -123,9 +135,7 @@ class _Tree:
         dynamics: link -> damping and friction of its joint, where the file says more than a URDF.
     """
 
-    def __init__(
-        self, path: Path, robot: Any, scale: float, dynamics: dict[str, dict[str, float]]
-    ) -> None:
+    def __init__(self, path: Path, robot: Any, scale: float, dynamics: dict[str, Config]) -> None:
         self.path, self.scale, self.dynamics = path, scale, dynamics
         self.elements = {link.name: link for link in robot.links}
         self.joints = {joint.child: joint for joint in robot.joints}
@@ -137,7 +147,11 @@ class _Tree:
             self.order = link_order((j.name, j.parent, j.child) for j in robot.joints)
         except ValueError as error:
             self._fail(str(error))
-        self.root = next(name for name in self.elements if name not in self.joints)
+        roots = [name for name in self.elements if name not in self.joints]
+        if len(roots) != 1 or len(self.order) != len(robot.joints):
+            self._fail(f"its joints do not make a tree from one root ({len(roots)} links have no"
+                       " joint above them)")  # fmt: skip
+        self.root = roots[0]
         up = np.eye(4)
         up[:3, :3] = points_from_habitat(np.eye(3)).T
         self.hosts: dict[str, tuple[str, np.ndarray]] = {self.root: (self.root, up)}
@@ -206,7 +220,7 @@ class _Tree:
         friction = _dynamics(joint, "friction", friction)
         if joint.child in self.dynamics:
             told = self.dynamics[joint.child]
-            damping, friction = float(told["damping"]), float(told["friction"])
+            damping, friction = told.number("damping", damping), told.number("friction", friction)
         axis = np.array([1.0, 0.0, 0.0] if joint.axis is None else joint.axis, dtype=float)
         axis /= np.linalg.norm(axis)
         return Joint(kind, _vec(axis), float(upper), damping, friction, float(lower))  # type: ignore[arg-type]
@@ -257,10 +271,9 @@ class _Tree:
         return np.diag([*(factors * self.scale), 1.0])
 
     def _mesh(self, element: Any) -> tuple[Shape, ...]:
-        file = (self.path.parent / element.geometry.mesh.filename).resolve()
-        if not file.is_file():
-            self._fail(f"names the mesh {file}, which is not there")
-        return mesh_parts(file)
+        name = str(element.geometry.mesh.filename)
+        file = beside(self.path, name)
+        return mesh_parts(file) if file else self._fail(f"names the mesh {name}, which is missing")
 
     def _primitive(self, geometry: Any, at: np.ndarray) -> Shape:
         pos, quat = _vec(at[:3, 3]), matrix_to_quat(at[:3, :3])
@@ -286,17 +299,28 @@ def _dynamics(joint: Any, name: str, default: float) -> float:
     return value if value >= 0.05 else default
 
 
-def _carried(config: Config, user: dict[str, Any], tree: _Tree, scale: float) -> list[Receptacle]:
+def _carried(user: Config, tree: _Tree, scale: float) -> list[Receptacle]:
     out = []
-    for item in receptacles(config, user, y_up=False):
+    for item in receptacles(user, y_up=False):
         if item.link not in tree.hosts:
-            config.fail("user_defined", f"puts receptacle '{item.name}' on the link '{item.link}',"
-                        " which the URDF does not have")  # fmt: skip
+            problem = f"stands on the link '{item.link}', which the URDF does not have"
+            user.fail(f"{fmt.RECEPTACLE}{item.name}", problem)
         host, pose = tree.node(item.link)
         center = pose[:3, :3] @ (np.asarray(item.center) * scale) + pose[:3, 3]
         half = np.abs(pose[:3, :3]) @ (np.asarray(item.half_size) * scale)
         out.append(replace(item, link=host, center=_vec(center), half_size=_vec(half)))
     return out
+
+
+def _moving(item: Config, link: str, links: tuple[Link, ...]) -> str:
+    """Return the name of a link that moves."""
+    if link not in {other.name for other in links[1:]}:
+        item.fail("link", f"names '{link}', which is no moving link of the URDF")
+    return link
+
+
+def _lengths(item: Config, key: str, scale: float) -> Vec3:
+    return _vec(vector(item, item.raw.get(key), 3, key) * scale)
 
 
 def _vec(values: np.ndarray) -> Vec3:

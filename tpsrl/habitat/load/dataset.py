@@ -77,7 +77,14 @@ class _Found:
     names: dict[str, str] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
     assets: dict[tuple[Path, tuple[float, ...]], RigidAsset] = field(default_factory=dict)
+    trees: dict[tuple[Path, float], ArticulatedAsset] = field(default_factory=dict)
     stage: tuple[str, str, Stage] | None = None
+
+    def articulated_asset(self, path: Path, scale: float) -> ArticulatedAsset:
+        """Return an articulated asset, read once."""
+        if (path, scale) not in self.trees:
+            self.trees[path, scale] = load_articulated(path, scale)
+        return self.trees[path, scale]
 
     def asset(self, path: Path, scale: np.ndarray) -> RigidAsset:
         """Return a rigid asset, read once."""
@@ -142,7 +149,7 @@ def split_of(layout: str) -> Literal["train", "val", "test"]:
 def _read_scene(
     catalog: Catalog, scene: Config, name: str, found: _Found
 ) -> Literal["train", "val", "test"]:
-    stage = Config(scene.path, scene.section("stage_instance"))
+    stage = scene.inside("stage_instance")
     template = stage.text("template_name")
     matrix = _placed(stage)
     key = f"{template} {matrix.tobytes()!r}"
@@ -158,11 +165,10 @@ def _read_scene(
         _read_rigid(catalog, item, name, found, counts)
     for item in scene.items("articulated_object_instances"):
         _read_articulated(catalog, item, name, found, counts)
-    user = scene.section("user_defined").get("tpsrl", {})
-    split = user.get("split", split_of(name))
+    split = scene.inside("user_defined").inside("tpsrl").text("split", split_of(name))
     if split not in ("train", "val", "test"):
         scene.fail("user_defined.tpsrl.split", "is not train, val or test")
-    return split  # type: ignore[no-any-return]
+    return split  # type: ignore[return-value]
 
 
 def _handle(counts: dict[str, int], template: str) -> str:
@@ -217,10 +223,10 @@ def _read_articulated(
         item.fail("fixed_base", "is false; articulated furniture has to stand fixed")
     path = catalog.find("articulated", item.text("template_name"), item.path)
     template = path.name.removesuffix(".urdf").removesuffix(fmt.SUFFIX["articulated"])
-    handle, scale = _handle(counts, template), item.number("uniform_scale", 1.0)
+    handle, scale = _handle(counts, template), item.positive("uniform_scale", 1.0)
     name = furniture_name(handle)
     if name not in found.articulated:
-        found.articulated[name] = load_articulated(path, scale)
+        found.articulated[name] = found.articulated_asset(path, scale)
     _stand(found, layout, handle, _placed(item, scaled=False), scale, found.articulated[name])
 
 
@@ -259,12 +265,12 @@ def _alike(a: tuple[float, np.ndarray, object], b: tuple[float, np.ndarray, obje
 
 
 def _rigid_piece(name: str, asset: RigidAsset, stand: np.ndarray) -> Furniture:
-    user = asset.user.get(fmt.PIECE, {})
-    root = str(user.get("root", asset.name))
+    user = asset.user.inside(fmt.PIECE)
+    root = user.text("root", asset.name)
     shapes = _low_is_driven_over(tuple(_moved(s, stand) for s in asset.shapes))
     places = tuple(_moved_receptacle(r, root, stand) for r in asset.receptacles)
     link = Link(root, shapes, mass=asset.mass)
-    return Furniture(name, str(user.get("category", asset.name)), (link,), places)
+    return Furniture(name, user.text("category", asset.name), (link,), places)
 
 
 def _articulated_piece(name: str, asset: ArticulatedAsset, stand: np.ndarray) -> Furniture:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,11 @@ import numpy as np
 
 from tpsrl.errors import UserError, nearest
 from tpsrl.habitat.format import DATASET, MANIFEST, SUFFIX, VERSION
+from tpsrl.habitat.sound import LARGEST
+from ver_trainer.reading import MIB, read_json
+
+MOST_ITEMS = 5000
+"""Most objects of a scene."""
 
 DOWNLOADS = {
     "replica_cad": "replica_cad_dataset",
@@ -35,10 +39,12 @@ class Config:
     Attributes:
         path: of the file.
         raw: its content.
+        prefix: where in the file it stands, for messages, e.g. ``"user_defined."``.
     """
 
     path: Path
     raw: Mapping[str, Any]
+    prefix: str = ""
 
     def text(self, key: str, default: str | None = None) -> str:
         """Return a string."""
@@ -51,9 +57,18 @@ class Config:
     def number(self, key: str, default: float) -> float:
         """Return a finite number."""
         value = self.raw.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             self.fail(key, "is not a finite number")
+        if not abs(value) <= LARGEST:
+            self.fail(key, f"is not a finite number below {LARGEST:g}")
         return float(value)
+
+    def positive(self, key: str, default: float) -> float:
+        """Return a finite number above 0."""
+        value = self.number(key, default)
+        if value <= 0.0:
+            self.fail(key, "must be positive")
+        return value
 
     def vector(self, key: str, default: tuple[float, ...]) -> np.ndarray:
         """Return a finite float64 array of the default's length."""
@@ -63,13 +78,31 @@ class Config:
         """Return an object; a missing one is empty."""
         return dict(self._get(self.raw, key, dict, "an object", {}))
 
+    def inside(self, key: str) -> Config:
+        """Return checked access to an object; a missing one is empty."""
+        return Config(self.path, self.section(key), f"{self.prefix}{key}.")
+
+    def each(self, key: str) -> list[tuple[str, Config]]:
+        """Return the objects of an object, by name."""
+        inner = self.inside(key)
+        return [(name, inner.inside(name)) for name in inner.raw]
+
     def items(self, key: str) -> list[Config]:
         """Return the objects of a list; a missing one is empty."""
         found = self._get(self.raw, key, list, "a list", [])
+        if len(found) > MOST_ITEMS:
+            self.fail(key, f"holds {len(found)} objects, more than the {MOST_ITEMS} allowed")
         for index, item in enumerate(found):
             if not isinstance(item, dict):
                 self.fail(f"{key}[{index}]", "is not an object")
-        return [Config(self.path, item) for item in found]
+        return [Config(self.path, item, f"{key}[{i}].") for i, item in enumerate(found)]
+
+    def texts(self, key: str) -> list[str]:
+        """Return a list of strings; a missing one is empty."""
+        found = self._get(self.raw, key, list, "a list", [])
+        if not all(isinstance(item, str) for item in found):
+            self.fail(key, "is not a list of texts")
+        return list(found)
 
     def asset(self, key: str, default: Path | None = None) -> Path:
         """Return the path of a file that the config names, relative to the config.
@@ -79,11 +112,11 @@ class Config:
         """
         if key not in self.raw and default is not None:
             return default
-        found = (self.path.parent / self.text(key)).resolve()
-        if not found.is_file():
+        found = beside(self.path, self.text(key))
+        if found is None:
             raise UserError(
-                f"{self.path}: field '{key}' names {found}, which is not there; download the"
-                " dataset anew or correct the path"
+                f"{self.path}: field '{self.prefix}{key}' names {self.text(key)}, which is not"
+                " there; download the dataset anew or correct the path"
             )
         return found
 
@@ -93,7 +126,7 @@ class Config:
         Raises:
             UserError: always.
         """
-        raise UserError(f"{self.path}: field '{key}' {problem}")
+        raise UserError(f"{self.path}: field '{self.prefix}{key}' {problem}; correct the file")
 
     def _get(self, raw: Mapping[str, Any], key: str, kind: type, what: str, default: Any) -> Any:
         value = raw.get(key, default)
@@ -113,8 +146,8 @@ def vector(config: Config, value: Any, size: int, key: str) -> np.ndarray:
     numbers = isinstance(value, list) and all(
         isinstance(v, int | float) and not isinstance(v, bool) for v in value
     )
-    if not numbers or len(value) != size or not np.isfinite(value).all():
-        config.fail(key, f"is not a list of {size} finite numbers")
+    if not numbers or len(value) != size or not all(abs(v) <= LARGEST for v in value):
+        config.fail(key, f"is not a list of {size} finite numbers below {LARGEST:g}")
     return np.asarray(value, dtype=np.float64)
 
 
@@ -124,25 +157,16 @@ def read_config(path: Path) -> Config:
     Raises:
         UserError: the file is missing, unreadable or something else.
     """
+    return Config(path, read_json(path, 64 * MIB, "download the dataset again"))
+
+
+def beside(path: Path, name: str) -> Path | None:
+    """Return the file that another one names relative to itself, ``None`` if there is none."""
     try:
-        raw = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; is the dataset complete?") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: is no JSON text; download it again") from None
-    except json.JSONDecodeError as error:
-        hint = ""
-        if path.read_bytes()[:12] == b"version http":
-            hint = " it is a Git LFS pointer: run 'git lfs pull' in the dataset;"
-        raise UserError(
-            f"{path}: is not valid JSON at line {error.lineno}, column {error.colno};{hint}"
-            " download it again"
-        ) from None
-    if not isinstance(raw, dict):
-        raise UserError(f"{path}: holds no JSON object; it is no Habitat configuration")
-    return Config(path, raw)
+        found = (path.parent / name).resolve()
+        return found if found.is_file() else None
+    except (OSError, ValueError, RuntimeError):  # a name too long or with a NUL, a loop of links
+        return None
 
 
 class Catalog:
@@ -188,11 +212,11 @@ class Catalog:
             self.config.fail(
                 f"{section}.configs", "changes templates in place, which tpsrl cannot read"
             )
-        paths = raw.get("paths", {})
-        patterns = [p for key in (".json", ".urdf") for p in paths.get(key, [])]
+        paths = self.config.inside(section).inside("paths")
+        patterns = [p for key in (".json", ".urdf") for p in paths.texts(key)]
         found: dict[str, Path] = {}
         for pattern in patterns:
-            for folder in sorted(self.root.glob(pattern.rstrip("/"))) or []:
+            for folder in self._matches(pattern, section):
                 candidates = [folder] if folder.is_file() else sorted(folder.iterdir())
                 for file in candidates:
                     if file.name.endswith(SUFFIX[what]):
@@ -200,6 +224,15 @@ class Catalog:
                     elif what == "articulated" and file.suffix == ".urdf":
                         found.setdefault(_stem(file, what), file)
         return found
+
+    def _matches(self, pattern: str, section: str) -> list[Path]:
+        """Return what a path with wildcards names, sorted."""
+        if "**" in pattern and ".." in pattern:
+            self.config.fail(f"{section}.paths", f"searches all of the disk with '{pattern}'")
+        try:
+            return sorted(self.root.glob(pattern.rstrip("/")))
+        except (ValueError, NotImplementedError, OSError, RecursionError) as error:
+            return list(self.config.fail(f"{section}.paths", f"has '{pattern}' ({error})"))
 
     def _check_version(self) -> None:
         manifest = self.root / MANIFEST

@@ -13,11 +13,14 @@ import numpy as np
 
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
+from tpsrl.habitat.sound import LARGEST
 from tpsrl.scenes.cache import cache_dir
 from tpsrl.scenes.description import Shape
+from ver_trainer.reading import read_bytes
 
 FORMAT = 1
 """Raise when the conversion changes: older cache files are then unused."""
+MOST_PARTS = 5000
 _GREY = (0.7, 0.7, 0.7, 1.0)
 _THIN = 1e-3
 """A solid thinner than this gets this thickness, m: a flat one has no hull."""
@@ -85,13 +88,20 @@ def _vec(values: np.ndarray) -> tuple[float, float, float]:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    if data[:12] == b"version http":
-        raise UserError(f"{path}: is a Git LFS pointer; run 'git lfs pull' in the dataset")
-    return data
+    return read_bytes(path, hint="download the dataset again")
+
+
+def _resolver(path: Path) -> Any:
+    """Return what finds the textures and materials that a mesh names."""
+    from trimesh.resolvers import FilePathResolver
+
+    class Beside(FilePathResolver):
+        def get(self, name: str) -> bytes:
+            beside = Path(name.strip()).name
+            found = [p for p in map(self.absolute, (name, beside)) if p.exists()]
+            return read_bytes(found[0] if found else self.absolute(name))
+
+    return Beside(str(path))
 
 
 def _convert(path: Path, data: bytes) -> tuple[Shape, ...]:
@@ -99,10 +109,12 @@ def _convert(path: Path, data: bytes) -> tuple[Shape, ...]:
 
     try:
         kind = path.suffix.removeprefix(".").lower()
-        resolver = trimesh.resolvers.FilePathResolver(str(path))
-        loaded: Any = trimesh.load(io.BytesIO(data), file_type=kind, resolver=resolver)
+        loaded: Any = trimesh.load(io.BytesIO(data), file_type=kind, resolver=_resolver(path))
         scene = loaded if isinstance(loaded, trimesh.Scene) else trimesh.Scene(loaded)
-        parts = [_part(scene, node) for node in sorted(scene.graph.nodes_geometry)]
+        nodes = sorted(scene.graph.nodes_geometry)
+        if len(nodes) > MOST_PARTS:
+            raise ValueError(f"it has {len(nodes)} parts, more than the {MOST_PARTS} allowed")
+        parts = [_part(scene, node) for node in nodes]
     except Exception as error:  # readers raise whatever the damage makes them raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
@@ -120,8 +132,10 @@ def _part(scene: Any, node: str) -> Shape:
     vertices = np.asarray(mesh.vertices, dtype=np.float64)
     vertices = vertices @ np.asarray(matrix)[:3, :3].T + np.asarray(matrix)[:3, 3]
     faces = np.asarray(mesh.faces, dtype=np.int32).reshape(-1, 3)
-    if not np.isfinite(vertices).all():
-        raise ValueError("a vertex is NaN or infinite")
+    if not (np.abs(vertices) <= LARGEST).all():
+        raise ValueError(f"a vertex is NaN or farther away than {LARGEST:g} m")
+    if len(faces) and not (faces.min() >= 0 and faces.max() < len(vertices)):
+        raise ValueError("a triangle has a corner that is not there")
     return Shape("mesh", rgba=_colour(mesh), collide=False, vertices=vertices, faces=faces)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tpsrl.errors import UserError
 from tpsrl.geometry.frames import points_from_habitat
 from tpsrl.habitat import format as fmt
-from tpsrl.habitat.load.files import Config, read_config
+from tpsrl.habitat.load.files import Config, read_config, vector
 from tpsrl.habitat.load.meshes import convex_solids, hull, mesh_parts, transformed
 from tpsrl.scenes.description import ObjectType, Receptacle, Shape, Vec3
 from tpsrl.scenes.geometry import shape_points
@@ -39,7 +38,7 @@ class RigidAsset:
     mass: float
     com: np.ndarray
     receptacles: tuple[Receptacle, ...]
-    user: dict[str, Any]
+    user: Config
 
 
 def load_object(path: Path, scale: np.ndarray | None = None) -> RigidAsset:
@@ -56,7 +55,9 @@ def load_object(path: Path, scale: np.ndarray | None = None) -> RigidAsset:
     if not np.array_equal(config.vector("collision_asset_size", _UNSUPPORTED_SIZE), np.ones(3)):
         config.fail("collision_asset_size", "scales the collision mesh, which tpsrl cannot read")
     instance = np.ones(3) if scale is None else np.asarray(scale, dtype=float)
-    size = config.vector("scale", (1.0, 1.0, 1.0)) * config.number("units_to_meters", 1.0)
+    size = config.vector("scale", (1.0, 1.0, 1.0)) * config.positive("units_to_meters", 1.0)
+    if not size.all():
+        config.fail("scale", "must not be 0")
     to_link = asset_frame(config) @ np.diag([*(size * instance), 1.0])
     render = config.asset("render_asset")
     visual = [transformed(p, to_link) for p in mesh_parts(render)]
@@ -67,22 +68,26 @@ def load_object(path: Path, scale: np.ndarray | None = None) -> RigidAsset:
     shift = np.eye(4)
     shift[:3, 3] = -com
     solids = _solids(config, render, shift @ to_link, instance)
-    user = config.section("user_defined")
+    user = config.inside("user_defined")
     return RigidAsset(
         name=path.name.removesuffix(fmt.SUFFIX["object"]),
         shapes=(*(transformed(p, shift) for p in visual), *solids),
-        mass=config.number("mass", 1.0),
+        mass=config.positive("mass", 1.0),
         com=com,
-        receptacles=receptacles(config, user, y_up=True),
+        receptacles=receptacles(user, y_up=True),
         user=user,
     )
 
 
 def object_type(asset: RigidAsset) -> ObjectType:
     """Return a movable object; it is seen as its render mesh and touched as its solids."""
-    half = asset.user.get(fmt.PIECE, {}).get("half_size")
-    if half is None:
-        half = np.abs(np.concatenate([_points(s) for s in asset.shapes])).max(axis=0)
+    piece = asset.user.inside(fmt.PIECE)
+    if "half_size" in piece.raw:
+        half = vector(piece, piece.raw["half_size"], 3, "half_size")
+        if (half <= 0.0).any():
+            piece.fail("half_size", "must be positive")
+    else:
+        half = np.abs(np.concatenate([shape_points(s) for s in asset.shapes])).max(axis=0)
     if not any(s.collide for s in asset.shapes):
         raise UserError(f"object '{asset.name}' has no collision geometry and cannot be moved")
     x, y, z = (float(v) for v in half)
@@ -111,35 +116,31 @@ def asset_frame(config: Config) -> np.ndarray:
     return out
 
 
-def receptacles(config: Config, user: dict[str, Any], y_up: bool) -> tuple[Receptacle, ...]:
+def receptacles(user: Config, y_up: bool) -> tuple[Receptacle, ...]:
     """Return boxes and surfaces on which objects can lie.
 
     Args:
-        config: for messages and to find meshes.
-        user: its ``user_defined``.
+        user: ``user_defined`` of a configuration.
         y_up: positions are Habitat's (rigid objects, stages); links of a URDF are z up.
 
     Raises:
         UserError: an entry is malformed.
     """
     found: list[Receptacle] = []
-    for key, raw in user.items():
+    for key in user.raw:
         if not key.startswith("receptacle_"):
             continue
-        where = f"user_defined.{key}"
-        if not isinstance(raw, dict):
-            config.fail(where, "is not an object")
-        entry = Config(config.path, raw)
+        entry = user.inside(key)
         for field in ("position", "scale"):
-            if field not in raw:
-                config.fail(f"{where}.{field}", "is missing")
+            if field not in entry.raw:
+                entry.fail(field, "is missing")
         name, link = entry.text("name", key), entry.text("parent_link", "")
         if "receptacle_mesh_" in key:
             found += _surfaces(entry, name, link, y_up)
         elif "receptacle_aabb_" in key:
             found.append(_box(entry, name, link, y_up))
         else:
-            config.fail(where, "is neither a receptacle_aabb_ nor a receptacle_mesh_")
+            user.fail(key, "is neither a receptacle_aabb_ nor a receptacle_mesh_")
     return tuple(found)
 
 
@@ -147,7 +148,11 @@ def _box(entry: Config, name: str, link: str, y_up: bool) -> Receptacle:
     center, half = entry.vector("position", (0.0,) * 3), entry.vector("scale", (1.0,) * 3)
     if y_up:
         center, half = points_from_habitat(center), np.abs(points_from_habitat(half))
+    if not half.all():
+        entry.fail("scale", "must not be 0")
     capacity = entry.raw.get("tpsrl_capacity")
+    if capacity is not None and (type(capacity) is not int or capacity < 0):
+        entry.fail("tpsrl_capacity", "is no whole number")
     return Receptacle(name, link, _vec(center), _vec(np.abs(half)), capacity)
 
 
@@ -181,13 +186,8 @@ def _solids(
         return plain
     try:
         return fmt.solids_from_json(described, plain)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         return config.fail(f"user_defined.{fmt.SOLIDS}", f"does not fit the mesh ({error})")
-
-
-def _points(shape: Shape) -> np.ndarray:
-
-    return shape_points(shape)
 
 
 def _box_center(parts: list[Shape]) -> np.ndarray:

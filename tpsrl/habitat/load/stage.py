@@ -28,6 +28,8 @@ STEP = 0.05
 """Whatever ends below this height is driven over, m."""
 _CONVEX = 0.02
 """A part counts as convex if its points leave its hull by less than this fraction of its size."""
+WIDEST = 250.0
+"""Widest stage, m."""
 _CELL = 0.1
 """Raster in which the floor is looked for, m."""
 
@@ -61,21 +63,22 @@ def load_stage(path: Path, placed: np.ndarray | None = None) -> Stage:
     """
     config = read_config(path)
     world = np.eye(4) if placed is None else placed
-    factor = config.vector("scale", (1.0, 1.0, 1.0)) * config.number("units_to_meters", 1.0)
+    factor = config.vector("scale", (1.0, 1.0, 1.0)) * config.positive("units_to_meters", 1.0)
     matrix = world @ asset_frame(config) @ np.diag([*factor, 1.0])
     render = config.asset("render_asset")
     visual = [transformed(p, matrix) for p in mesh_parts(render)]
     solid = [transformed(p, matrix) for p in mesh_parts(config.asset("collision_asset", render))]
+    _check_extent(config, solid)
     floor = floor_height(solid)
     down = np.eye(4)
     down[2, 3] = -floor
     visual = [transformed(p, down) for p in visual]
     solid = [transformed(p, down) for p in solid]
-    user = config.section("user_defined")
-    described = user.get(fmt.SOLIDS) if np.allclose(world, np.eye(4)) else None
+    user = config.inside("user_defined")
+    described = user.raw.get(fmt.SOLIDS) if np.allclose(world, np.eye(4)) else None
     if described is not None:
         solids: Sequence[Shape] = _described(config, described, solid)
-        bounds = _bounds(config, user)
+        bounds = _bounds(user)
         gaps: list[Shape] = []
     else:
         solids = [s for part in solid for s in decompose(part)]
@@ -83,7 +86,7 @@ def load_stage(path: Path, placed: np.ndarray | None = None) -> Stage:
     touched = [s for s in solids if _blocks(s)]
     places = tuple(
         replace(r, center=(r.center[0], r.center[1], r.center[2] - floor))
-        for r in receptacles(config, user, y_up=True)
+        for r in receptacles(user, y_up=True)
     )
     return Stage((*visual, *touched, *gaps), bounds, floor, places)
 
@@ -224,14 +227,26 @@ def _boxes(mesh: Any) -> list[Shape]:
 def _described(config: Config, raw: dict[str, Any], parts: Sequence[Shape]) -> tuple[Shape, ...]:
     try:
         return fmt.solids_from_json(raw, convex_solids(parts, join=False))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         return config.fail(f"user_defined.{fmt.SOLIDS}", f"does not fit the mesh ({error})")
 
 
-def _bounds(config: Config, user: dict[str, Any]) -> np.ndarray:
-    raw = user.get("tpsrl_bounds", {})
-    ends = [vector(config, raw.get(k), 3, f"user_defined.tpsrl_bounds.{k}") for k in _ENDS]
-    return np.stack(ends)[:, :2]
+def _check_extent(config: Config, parts: Sequence[Shape]) -> None:
+    """Refuse a stage whose raster would not fit into memory, or that is flat as a wall."""
+    points = np.concatenate([np.asarray(p.vertices) for p in parts])
+    size = points.max(axis=0) - points.min(axis=0)
+    if not (size <= WIDEST).all() or not (size[:2] > 0.0).all():
+        wide = " x ".join(f"{n:.4g}" for n in size)
+        config.fail("render_asset", f"is {wide} m large, not between 0 and {WIDEST:g} m")
+
+
+def _bounds(user: Config) -> np.ndarray:
+    raw = user.inside("tpsrl_bounds")
+    ends = np.stack([vector(raw, raw.raw.get(k), 3, k) for k in _ENDS])[:, :2]
+    size = ends[1] - ends[0]
+    if (size <= 0.0).any() or (size > WIDEST).any():
+        user.fail("tpsrl_bounds", f"is no box of up to {WIDEST:g} m")
+    return ends
 
 
 _ENDS = ("lower", "upper")

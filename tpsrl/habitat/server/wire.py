@@ -92,7 +92,7 @@ class Channel:
                 self._template = json.loads(self._received)
         except TimeoutError:
             raise TimeoutError(f"no answer in {timeout} s") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise WireError(f"the connection broke ({error})") from None
         return self._fetch(self._template)
 
@@ -133,9 +133,31 @@ class Channel:
     def _fetch(self, value: Any) -> Any:
         if isinstance(value, dict):
             if _ARRAY in value:
-                start, dtype, shape = value[_ARRAY]
-                return np.ndarray(shape, np.dtype(dtype), self.memory, start).copy()
+                return self._array(value[_ARRAY])
             return {key: self._fetch(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self._fetch(item) for item in value]
         return value
+
+    def _array(self, described: Any) -> np.ndarray:
+        """Return a copy of an array of plain numbers that lies in the other end's half.
+
+        Raises:
+            WireError: its place, type or shape is something else.
+        """
+        try:
+            start, dtype, shape = described
+            kind = np.dtype(str(dtype))
+            whole = all(type(n) is int and 0 <= n <= HALF for n in shape)
+            whole = whole and type(start) is int and len(shape) <= 8
+        except (TypeError, ValueError, SyntaxError):
+            raise WireError(f"an array is described as {str(described)[:80]}") from None
+        theirs = CLIENT + SERVER - self.mine
+        if kind.kind not in "biuf" or not whole:
+            raise WireError(f"an array is described as {str(described)[:80]}")
+        size = kind.itemsize
+        for n in shape:
+            size *= n
+        if not theirs <= start <= start + size <= theirs + HALF:
+            raise WireError("an array lies outside the sender's half of the shared memory")
+        return np.ndarray(shape, kind, self.memory, start).copy()

@@ -63,7 +63,7 @@ DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("odd receptacle", lambda r: edit(r / TABLE, lambda c: c["user_defined"].update(receptacle_x={"position": [0, 0, 0], "scale": [1, 1, 1]})), r"receptacle_x"),
     ("no receptacle mesh", lambda r: (r / "objects/table_surface.glb").unlink(), r"mesh_filepath"),
     ("unknown template", lambda r: swap(r / SCENE, "objects/shelf", "objects/shelv"), r"'objects/shelv'.*did you mean 'shelf'"),
-    ("bad rotation", lambda r: edit(r / SCENE, lambda c: c["object_instances"][0].update(rotation=[0, 0, 0, 0])), r"'rotation'.*unit quaternion"),
+    ("bad rotation", lambda r: edit(r / SCENE, lambda c: c["object_instances"][0].update(rotation=[0, 0, 0, 0])), r"rotation'.*unit quaternion"),
     ("bad scale", lambda r: edit(r / SCENE, lambda c: c["object_instances"][0].update(uniform_scale=-1)), r"uniform_scale.*positive"),
     ("bad motion", lambda r: edit(r / SCENE, lambda c: c["object_instances"][0].update(motion_type="FLYING")), r"motion_type"),
     ("loose furniture", lambda r: edit(r / SCENE, lambda c: c["articulated_object_instances"][0].update(fixed_base=False)), r"fixed_base"),

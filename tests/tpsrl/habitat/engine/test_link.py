@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import gc
+import json
+import mmap
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -307,3 +310,21 @@ def children() -> list[psutil.Process]:
     """Servers of this process that still run."""
     alive = [c for c in psutil.Process().children() if c.status() != psutil.STATUS_ZOMBIE]
     return [child for child in alive if "serve.py" in " ".join(child.cmdline())]
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        [-64, "<f8", [3]], [wire.CLIENT, "<f8", [3]], [2 * wire.HALF - 8, "<f8", [3]],
+        [wire.SERVER, "O", [3]], [wire.SERVER, "<f8", [-1]], [wire.SERVER, "<f8", [2**62, 4]],
+        [wire.SERVER, "V8", [1]], [wire.SERVER, "x", [1]], [wire.SERVER, None, None], 3, None,
+        [1.5, "<f8", [1]], [wire.SERVER, "<f8", [True]], [wire.SERVER, "<f8", [1] * 40],
+    ],
+)  # fmt: skip
+def test_a_peer_that_lies_about_its_arrays_is_cut_off(described: object) -> None:
+    ours, theirs = socket.socketpair()
+    text = json.dumps({"value": {"__array__": described}}).encode()
+    with ours, theirs, mmap.mmap(-1, 2 * wire.HALF) as memory:
+        theirs.sendall(len(text).to_bytes(4, "little") + text)
+        with pytest.raises(wire.WireError, match="array"):
+            wire.Channel(ours, memory, wire.CLIENT).receive(5.0)
