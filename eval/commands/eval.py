@@ -18,7 +18,7 @@ from tpsrl import options
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
 from tpsrl.provide import load_scenario_episodes
-from ver_trainer.options import load
+from ver_trainer.options import load, option
 
 HELP = """Run an agent over episodes in worker processes and measure it.
 
@@ -34,6 +34,7 @@ docs/evaluation.md explains the numbers.
 class EvalConfig:
     """Keys of ``tpsrl eval scenario=...``."""
 
+    skill: str | None = option(None, "evaluate one skill instead, by the keys of the other table")
     scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
@@ -67,6 +68,8 @@ def run(overrides: list[str]) -> int:
     if any(word.startswith("skill=") for word in overrides):
         return evaluate_skill(overrides)
     config = load(EvalConfig, overrides)
+    if config.skill is not None:  # named by a file of config=
+        return evaluate_skill([f"skill={config.skill}", *overrides])
 
     scenario = to_solve(config.scenario).name
     name = f"{scenario}_{config.split}_{config.agent}_{config.executor}"

@@ -14,6 +14,7 @@ from tpsrl.errors import UserError
 from tpsrl.files import write_json
 from ver_trainer.errors import StorageError
 from ver_trainer.files import Lock, writing
+from ver_trainer.reading import parse_json, read_json
 
 EPISODES_FILE = "episodes.jsonl"
 CONFIG_FILE = "config.json"
@@ -127,8 +128,8 @@ class ResultFolder:
     def earlier_summary(self) -> dict[str, Any]:
         """Return the summary of an earlier run in this folder, empty if there is none."""
         try:
-            return dict(json.loads((self.path / SUMMARY_FILE).read_text()))
-        except (OSError, ValueError):
+            return read_json(self.path / SUMMARY_FILE)
+        except UserError:
             return {}
 
     def remove(self) -> None:
@@ -199,14 +200,14 @@ def read_records(path: Path) -> tuple[dict[int, dict[str, Any]], int]:
     lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            record = json.loads(line)
-        except ValueError as error:
+            record = parse_json(line, f"line {number} of {path}")
+        except UserError as error:
             if number == len(lines) - 1 and not lines[-1]:
                 break
             raise UserError(
                 f"line {number} of {path} is damaged; remove it or choose another out="
             ) from error
-        if not isinstance(record, dict) or not isinstance(record.get("index"), int):
+        if not isinstance(record.get("index"), int):
             raise UserError(
                 f"line {number} of {path} has no index, as in results of older versions; choose"
                 " another out="
@@ -217,7 +218,4 @@ def read_records(path: Path) -> tuple[dict[int, dict[str, Any]], int]:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text()))
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON; choose another out=") from error
+    return read_json(path, hint="choose another out=")
