@@ -27,6 +27,7 @@ problem:
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "into_fridge.yaml"
     path.write_text(MINE)
     return path
@@ -44,8 +45,8 @@ def test_one_file_is_enough(mine, capsys):
     config = summary["config"]
     assert list(summary["stages"]) == ["away"]
     assert config["scenario"] == "into_fridge" and config["scenario_file"] == str(mine)
-    (made,) = (mine.parent / "outputs" / "episodes").glob("*.json.gz")
-    assert made.name == f"into_fridge_{config['scenario_digest']}_val.json.gz"
+    (made,) = (mine.parent / "cache" / "tpsrl" / "episodes").glob("*.json.gz")
+    assert made.name.startswith("into_fridge_val_1_")
     assert [e.scenario for e in load_episodes(made)] == ["into_fridge"]
     mine.write_text(MINE.replace("1500", "1600"))
     capsys.readouterr()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import gymnasium
@@ -13,7 +14,10 @@ import skills.envs
 from tpsrl.episodes.habitat_json import load_episodes
 from tpsrl.episodes.shipped import shipped_file
 from tpsrl.errors import UserError
+from tpsrl.generation.rules import load_scenario
 from tpsrl.provide import find_episodes, make_episodes
+
+RULES = load_scenario("rearrange_easy")
 
 
 @pytest.fixture(autouse=True)
@@ -26,11 +30,11 @@ def test_a_train_set_is_made_once_and_then_used(cache: Path) -> None:
     with pytest.warns(UserWarning, match="no train episodes of 'rearrange_easy' are on this"):
         assert find_episodes("rearrange_easy", "train") == shipped_file("rearrange_easy")
     # the ranks of one training all ask
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        first, second = pool.starmap(make_episodes, [("rearrange_easy", "train", 1)] * 2)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        first, second = pool.map(make_episodes, [RULES] * 2, ["train"] * 2, [1] * 2)
     assert first == second and first.parent == cache
     made = first.stat().st_mtime_ns
-    assert make_episodes("rearrange_easy", "train", 1) == first
+    assert make_episodes(RULES, "train", 1) == first
     assert first.stat().st_mtime_ns == made
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -138,5 +138,5 @@ def test_bad_words_are_refused_by_name(word, message):
 def test_an_unwritable_place_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     out = tmp_path / "file" / "e.json"
-    with pytest.raises(UserError, match="cannot write to"):
+    with pytest.raises(UserError, match="cannot be written"):
         command.run(["scenario=in_fridge", "n=1", "workers=1", f"out={out}"])
