@@ -77,7 +77,9 @@ class Suction:
             marker = int(self._index.marker_of_geom[geom])
             if marker >= 0:
                 self.held_marker = marker
-                self._data.eq_active[self._markers[marker][2]] = 1
+                # Beyond the threshold the hold ends with this step; pulling the arm over to the
+                # handle first would only throw it about.
+                self._data.eq_active[self._markers[marker][2]] = not self.violated()
                 self._cup_collides(marker, False)
                 return True
         return False
@@ -104,8 +106,13 @@ class Suction:
         mujoco.mj_kinematics(self._model, self._data)
         self._hold(body)
 
-    def release(self) -> None:
-        """Let go; a released object stays off the robot's collisions until it is clear."""
+    def release(self) -> bool:
+        """Let go; a released object stays off the robot's collisions until it is clear.
+
+        Returns:
+            Whether anything was held.
+        """
+        held = self.holding
         if self.held_body >= 0:
             self._data.eq_active[self._index.weld[self.held_body]] = 0
             self._released.append(self.held_body)
@@ -113,6 +120,7 @@ class Suction:
             self._data.eq_active[self._markers[self.held_marker][2]] = 0
             self._freed_markers.append(self.held_marker)
         self.held_body = self.held_marker = -1
+        return held
 
     def violated(self) -> bool:
         """Return whether the held thing is too far from the tip (0.15 m)."""

@@ -23,6 +23,17 @@ _MAX_SPEED = 200.0
 """Faster than anything real: such a world has diverged. m/s or rad/s."""
 _START_TRIES = 50
 
+DRIVE_FORCE = 200.0
+"""What the drive holds against before the base slides, N; about 0.2 of Fetch's weight."""
+DRIVE_TORQUE = 60.0
+"""The same for turning, N m."""
+PUSH_FORCE = 300.0
+"""A motion of the base that would press the robot harder on anything is shortened, N."""
+_SHORTER = (0.5, 0.25, 0.125, 0.0)
+"""Parts of a motion that are tried when the whole of it presses too hard."""
+_LOCKED = 1e6
+"""Inertia of a base that nothing touches, kg and kg m^2: the arm's swings do not move it."""
+
 
 @dataclass
 class Counters:
@@ -57,8 +68,10 @@ class World:
         self.episode: Episode | None = None
         self.scene: SceneInfo | None = None
         self.seed = 0
+        self._gives_way = False
         self._joint_qpos = model.jnt_qposadr[index.joint_ids]
         self._speed_limit = np.full(model.nv, _MAX_SPEED)
+        self._let_give_way(False)
 
     def fits(self, episode: Episode) -> bool:
         """Return whether the pool has a body for every object of the episode."""
@@ -91,29 +104,42 @@ class World:
             self._sample_start(rng)
 
     def step(self, action: np.ndarray) -> None:
-        """Carry out the kinematic part of an action and set the arm's targets.
+        """Move the base, set the arm's targets and work the cup.
 
         Physics follows with :meth:`integrate`; the head camera looks in between.
         """
         action = np.clip(action, -1.0, 1.0)
         self.count.diverged = False
+        begin = self.base
         forward, turn = action[ACTION_BASE]
         if forward != 0.0 or turn != 0.0:
             self._drive(forward * fetch.BASE_DELTA_LINEAR, turn * fetch.BASE_DELTA_ANGULAR)
+        mujoco.mj_step1(self.model, self.data)
+        if robot_touches(self.data, self.index):
+            self._meet(begin)
         self.data.ctrl[:] += action[: fetch.ARM_DOF] * fetch.ARM_DELTA
         if action[ACTION_GRIP] < 0:
-            self.suction.release()
-        elif not self.suction.holding:
-            self.suction.grasp_on_contact()
+            changed = self.suction.release()
+        else:
+            changed = not self.suction.holding and self.suction.grasp_on_contact()
+        if changed:
+            mujoco.mj_step1(self.model, self.data)
 
     def integrate(self) -> None:
-        """Run the physics of one control step and what depends on it."""
+        """Run the physics of one control step, begun by :meth:`step`, and what depends on it."""
         model, data, count = self.model, self.data, self.count
-        mujoco.mj_step(model, data, nstep=_SUBSTEPS)
+        mujoco.mj_step2(model, data)
+        mujoco.mj_step(model, data, nstep=_SUBSTEPS - 1)
         count.steps += 1
         if self._broken():
             self._recover()
             return
+        if self._gives_way:
+            self._let_give_way(False)
+            x, y, yaw = data.qpos[self.index.base_qpos]
+            end = self._clamp(np.array([x, y]))
+            self.base = np.array([end[0], end[1], wrap(yaw)])
+        self._write_base(self.base)
         mujoco.mj_kinematics(model, data)
         before, count.force = count.force, robot_force(model, data, self.index)
         increase = count.force - before
@@ -271,8 +297,8 @@ class World:
 
     def _write_base(self, pose: np.ndarray) -> None:
         self.base = np.array([pose[0], pose[1], wrap(pose[2])])
-        self.data.mocap_pos[0] = (pose[0], pose[1], 0.0)
-        self.data.mocap_quat[0] = yaw_quat(pose[2])
+        self.data.qpos[self.index.base_qpos] = self.base
+        self.data.qvel[self.index.base_dof] = 0.0
 
     def _sample_start(self, rng: np.random.Generator) -> None:
         assert self.scene is not None
@@ -286,11 +312,35 @@ class World:
         mujoco.mj_forward(self.model, self.data)
 
     def _drive(self, forward: float, turn: float) -> None:
-        assert self.scene is not None
         x, y, yaw = self.base
-        wanted = np.array([x + forward * np.cos(yaw), y + forward * np.sin(yaw)])
-        end = self.scene.navigation.clamp_motion(self.base[:2], wanted)
+        end = self._clamp(np.array([x + forward * np.cos(yaw), y + forward * np.sin(yaw)]))
         self._move_base(np.array([end[0], end[1], yaw + turn]))
+
+    def _clamp(self, end: np.ndarray) -> np.ndarray:
+        assert self.scene is not None
+        return self.scene.navigation.clamp_motion(self.base[:2], end)
+
+    def _meet(self, begin: np.ndarray) -> None:
+        """Let the base give way in this step, its motion so far shortened where it presses."""
+        model, data, end = self.model, self.data, self.base
+        self._let_give_way(True)
+        mujoco.mj_step1(model, data)
+        if end is begin:
+            return
+        motion = np.append(end[:2] - begin[:2], wrap(end[2] - begin[2]))
+        for part in _SHORTER:
+            mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_VEL, 1)
+            if robot_force(model, data, self.index) <= PUSH_FORCE:
+                return
+            self._move_base(begin + part * motion)
+            mujoco.mj_step1(model, data)
+
+    def _let_give_way(self, yes: bool) -> None:
+        """Hold the base by the drive's force alone, or as if it stood on rails."""
+        self._gives_way = yes
+        dof, model = self.index.base_dof, self.model
+        model.dof_armature[dof] = 0.0 if yes else _LOCKED
+        model.dof_frictionloss[dof] = (DRIVE_FORCE, DRIVE_FORCE, DRIVE_TORQUE) if yes else 0.0
 
     def _move_base(self, pose: np.ndarray) -> None:
         held = self.suction.held_body
