@@ -68,6 +68,10 @@ class World:
         self.episode: Episode | None = None
         self.scene: SceneInfo | None = None
         self.seed = 0
+        first = int(index.base_dof[0])
+        self._base_qpos, self._base_qvel = (
+            values[first : first + 3] for values in (self.data.qpos, self.data.qvel)
+        )
         self._gives_way = False
         self._joint_qpos = model.jnt_qposadr[index.joint_ids]
         self._speed_limit = np.full(model.nv, _MAX_SPEED)
@@ -136,10 +140,10 @@ class World:
             return
         if self._gives_way:
             self._let_give_way(False)
-            x, y, yaw = data.qpos[self.index.base_qpos]
-            end = self._clamp(np.array([x, y]))
-            self.base = np.array([end[0], end[1], wrap(yaw)])
-        self._write_base(self.base)
+            end = self._clamp(self._base_qpos[:2].copy())
+            self._write_base(np.append(end, self._base_qpos[2]))
+        else:
+            self._base_qpos[:], self._base_qvel[:] = self.base, 0.0
         mujoco.mj_kinematics(model, data)
         before, count.force = count.force, robot_force(model, data, self.index)
         increase = count.force - before
@@ -297,8 +301,7 @@ class World:
 
     def _write_base(self, pose: np.ndarray) -> None:
         self.base = np.array([pose[0], pose[1], wrap(pose[2])])
-        self.data.qpos[self.index.base_qpos] = self.base
-        self.data.qvel[self.index.base_dof] = 0.0
+        self._base_qpos[:], self._base_qvel[:] = self.base, 0.0
 
     def _sample_start(self, rng: np.random.Generator) -> None:
         assert self.scene is not None
@@ -349,8 +352,6 @@ class World:
             motion = planar_frame(pose) @ np.linalg.inv(old)
             self._transform_object(held, motion)
         self._write_base(pose)
-        mujoco.mj_kinematics(self.model, self.data)
-        mujoco.mj_camlight(self.model, self.data)
 
     def _broken(self) -> bool:
         speed = np.abs(self.data.qvel)
