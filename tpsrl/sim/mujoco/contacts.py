@@ -21,10 +21,10 @@ def robot_force(model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex) -
     return largest
 
 
-def robot_touches(data: mujoco.MjData, index: ModelIndex) -> bool:
-    """Return whether any contact of the robot is closed (distance below zero)."""
+def robot_overlap(data: mujoco.MjData, index: ModelIndex) -> float:
+    """Return the depth of the deepest contact of the robot, m; 0 where it touches nothing."""
     contacts = _robot_contacts(data, index)
-    return bool(len(contacts)) and bool(np.any(data.contact.dist[contacts] < 0.0))
+    return max(0.0, -float(data.contact.dist[contacts].min())) if len(contacts) else 0.0
 
 
 def suction_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:

@@ -14,7 +14,7 @@ from tpsrl.geometry.rotations import planar_frame, transform, wrap, yaw_quat
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
-from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_force, robot_touches
+from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_force, robot_overlap
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.suction import Suction
 
@@ -27,8 +27,9 @@ DRIVE_FORCE = 200.0
 """What the drive holds against before the base slides, N; about 0.2 of Fetch's weight."""
 DRIVE_TORQUE = 60.0
 """The same for turning, N m."""
-PUSH_FORCE = 300.0
-"""A motion of the base that would press the robot harder on anything is shortened, N."""
+PUSH_FORCE, PUSH_DEPTH = 300.0, 0.01
+"""A motion of the base that would press the robot harder on or deeper into anything is shortened,
+N and m."""
 _SHORTER = (0.5, 0.25, 0.125, 0.0)
 """Parts of a motion that are tried when the whole of it presses too hard."""
 _LOCKED = 1e6
@@ -119,7 +120,7 @@ class World:
         if forward != 0.0 or turn != 0.0:
             self._drive(forward * fetch.BASE_DELTA_LINEAR, turn * fetch.BASE_DELTA_ANGULAR)
         mujoco.mj_step1(self.model, self.data)
-        if robot_touches(self.data, self.index):
+        if robot_overlap(self.data, self.index) > 0.0:
             self._meet(begin)
         self.data.ctrl[:] += action[: fetch.ARM_DOF] * fetch.ARM_DELTA
         if action[ACTION_GRIP] < 0:
@@ -207,7 +208,7 @@ class World:
     def touches(self) -> bool:
         """Return whether the robot touches anything it does not hold."""
         mujoco.mj_forward(self.model, self.data)
-        return robot_touches(self.data, self.index)
+        return robot_overlap(self.data, self.index) > 0.0
 
     def touches_at(self, pose: np.ndarray, qpos: np.ndarray) -> bool:
         """Return whether the robot would touch anything in another posture.
@@ -221,7 +222,7 @@ class World:
         self.suction.follow(carry)
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_collision(self.model, self.data)
-        return robot_touches(self.data, self.index)
+        return robot_overlap(self.data, self.index) > 0.0
 
     def deepest_overlap(self) -> float:
         """Return the depth of the deepest contact of any object of the episode, m."""
@@ -333,7 +334,8 @@ class World:
         motion = np.append(end[:2] - begin[:2], wrap(end[2] - begin[2]))
         for part in _SHORTER:
             mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_VEL, 1)
-            if robot_force(model, data, self.index) <= PUSH_FORCE:
+            shallow = robot_overlap(data, self.index) <= PUSH_DEPTH
+            if shallow and robot_force(model, data, self.index) <= PUSH_FORCE:
                 return
             self._move_base(begin + part * motion)
             mujoco.mj_step1(model, data)
