@@ -14,7 +14,7 @@ from tpsrl.geometry.rotations import planar_frame, transform, wrap, yaw_quat
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
-from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_force, robot_overlap
+from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_contacts, robot_force, robot_overlap
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.suction import Suction
 
@@ -30,8 +30,8 @@ DRIVE_TORQUE = 60.0
 PUSH_FORCE, PUSH_DEPTH = 300.0, 0.01
 """A motion of the base that would press the robot harder on or deeper into anything is shortened,
 N and m."""
-_SHORTER = (0.5, 0.25, 0.125, 0.0)
-"""Parts of a motion that are tried when the whole of it presses too hard."""
+_HALVINGS = 5
+"""How finely the longest part of a motion is sought that does not press, halvings."""
 _LOCKED = 1e6
 """Inertia of a base that nothing touches, kg and kg m^2: the arm's swings do not move it."""
 
@@ -73,7 +73,7 @@ class World:
         self._base_qpos, self._base_qvel = (
             values[first : first + 3] for values in (self.data.qpos, self.data.qvel)
         )
-        self._gives_way = False
+        self._gives_way = True
         self._joint_qpos = model.jnt_qposadr[index.joint_ids]
         self._speed_limit = np.full(model.nv, _MAX_SPEED)
         self._let_give_way(False)
@@ -120,7 +120,7 @@ class World:
         if forward != 0.0 or turn != 0.0:
             self._drive(forward * fetch.BASE_DELTA_LINEAR, turn * fetch.BASE_DELTA_ANGULAR)
         mujoco.mj_step1(self.model, self.data)
-        if robot_overlap(self.data, self.index) > 0.0:
+        if len(robot_contacts(self.data, self.index)):
             self._meet(begin)
         self.data.ctrl[:] += action[: fetch.ARM_DOF] * fetch.ARM_DELTA
         if action[ACTION_GRIP] < 0:
@@ -136,15 +136,16 @@ class World:
         mujoco.mj_step2(model, data)
         mujoco.mj_step(model, data, nstep=_SUBSTEPS - 1)
         count.steps += 1
+        gave_way = self._gives_way
+        self._let_give_way(False)
         if self._broken():
             self._recover()
             return
-        if self._gives_way:
-            self._let_give_way(False)
+        if gave_way:
             end = self._clamp(self._base_qpos[:2].copy())
             self._write_base(np.append(end, self._base_qpos[2]))
         else:
-            self._base_qpos[:], self._base_qvel[:] = self.base, 0.0
+            self._put_base()
         mujoco.mj_kinematics(model, data)
         before, count.force = count.force, robot_force(model, data, self.index)
         increase = count.force - before
@@ -159,6 +160,7 @@ class World:
         mujoco.mj_step(self.model, self.data, nstep=max(1, round(seconds * fetch.PHYSICS_HZ)))
         if self._broken():
             self._recover()
+        self._put_base()
         mujoco.mj_forward(self.model, self.data)
 
     def set_base(self, pose: np.ndarray) -> None:
@@ -302,6 +304,9 @@ class World:
 
     def _write_base(self, pose: np.ndarray) -> None:
         self.base = np.array([pose[0], pose[1], wrap(pose[2])])
+        self._put_base()
+
+    def _put_base(self) -> None:
         self._base_qpos[:], self._base_qvel[:] = self.base, 0.0
 
     def _sample_start(self, rng: np.random.Generator) -> None:
@@ -332,16 +337,30 @@ class World:
         if end is begin:
             return
         motion = np.append(end[:2] - begin[:2], wrap(end[2] - begin[2]))
-        for part in _SHORTER:
-            mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_VEL, 1)
-            shallow = robot_overlap(data, self.index) <= PUSH_DEPTH
-            if shallow and robot_force(model, data, self.index) <= PUSH_FORCE:
-                return
+        free, blocked = 0.0, 1.0
+        if not self._presses():
+            return
+        for _ in range(_HALVINGS):
+            part = (free + blocked) / 2
             self._move_base(begin + part * motion)
             mujoco.mj_step1(model, data)
+            free, blocked = (free, part) if self._presses() else (part, blocked)
+        if free != part:
+            self._move_base(begin + free * motion)
+            mujoco.mj_step1(model, data)
+
+    def _presses(self) -> bool:
+        """Return whether the robot would press harder than the drive may, and than it did."""
+        model, data = self.model, self.data
+        if robot_overlap(data, self.index) > PUSH_DEPTH:
+            return True
+        mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_VEL, 1)
+        return robot_force(model, data, self.index) > max(PUSH_FORCE, self.count.force)
 
     def _let_give_way(self, yes: bool) -> None:
         """Hold the base by the drive's force alone, or as if it stood on rails."""
+        if yes == self._gives_way:
+            return
         self._gives_way = yes
         dof, model = self.index.base_dof, self.model
         model.dof_armature[dof] = 0.0 if yes else _LOCKED
