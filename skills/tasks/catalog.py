@@ -20,7 +20,14 @@ Actions = Literal["full", "restricted"]
 
 _REST = ("joint", "is_holding", "relative_resting_position")
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
-_FORCE: dict[str, Any] = {"force_penalty": 1e-4, "max_force_penalty": 0.01}
+_RULES: dict[str, Any] = {
+    "max_force_sum": 2_000.0,
+    "max_force": 500.0,
+    "force_end_penalty": 1.0,
+}
+"""Chosen from the forces of good runs on this engine (docs/simulator.md)."""
+_FORCE: dict[str, Any] = {"force_penalty": 5e-4, "max_force_penalty": 0.01, **_RULES}
+_NO_RULES: dict[str, Any] = {"max_force_sum": None, "max_force": None, "force_end_penalty": 0.0}
 _LIMITS: dict[str, Any] = {
     "max_force_sum": 10_000.0,
     "max_force": 10_000.0,
@@ -49,6 +56,7 @@ def _articulated(name: str, **parameters: Any) -> ArticulatedTask:
         sensors=(*_ARTICULATED, "marker_rel_pos"),
         layout=ARM_GRIP_BASE_STOP,
         horizon=200,
+        **_RULES,
         **parameters,
     )
 
@@ -136,27 +144,29 @@ TASKS: dict[str, Task] = {
 
 _PARITY: dict[str, dict[str, Any]] = {
     "navigate": {
+        **_LIMITS,
         "force_penalty": 0.0,
         "violation_penalty": 0.0,
-        **_LIMITS,
         "force_end_penalty": 0.0,
     },
-    "pick": _LIMITS,
-    "place": {"max_force_penalty": 0.0, **_LIMITS},
+    "pick": {"force_penalty": 1e-4, **_LIMITS},
+    "place": {"force_penalty": 1e-4, "max_force_penalty": 0.0, **_LIMITS},
     "open_cab": {
+        **_NO_RULES,
         "sensors": _ARTICULATED,
         "rest_reward": 10.0,
         "max_force": 10_000.0,
         "force_end_penalty": 10.0,
     },
-    "close_cab": {"sensors": _ARTICULATED},
+    "close_cab": {**_NO_RULES, "sensors": _ARTICULATED},
     "open_fridge": {
+        **_NO_RULES,
         "sensors": _ARTICULATED,
         "max_force_sum": 20_000.0,
         "max_force": 10_000.0,
         "force_end_penalty": 10.0,
     },
-    "close_fridge": {"sensors": _ARTICULATED},
+    "close_fridge": {**_NO_RULES, "sensors": _ARTICULATED},
 }
 
 
