@@ -19,8 +19,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from eval.episode import EpisodeRecord, run_episode
+from planner.chain.catalog import MAX_STEPS
+from planner.chain.make import make_agent, make_task
 from tpsrl.config import load
+from tpsrl.engines import make_simulator
 from tpsrl.files import write_json
+from tpsrl.provide import load_scenario_episodes
 
 SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
 _BLOCK = 10
@@ -55,12 +60,6 @@ class Run:
 
 def chain(scenario: str, executor: str, first: int, count: int) -> list[Run]:
     """Run scripted chains on ``count`` episodes from number ``first`` on."""
-    from eval.episode import EpisodeRecord, run_episode
-    from planner.chain.catalog import MAX_STEPS
-    from planner.chain.make import make_agent, make_task
-    from tpsrl.engines import make_simulator
-    from tpsrl.provide import load_scenario_episodes
-
     episodes = load_scenario_episodes(scenario, "val", count=first + count)
     agent, runs = make_agent("scripted", executor, scenario), []
     with make_simulator() as sim:

@@ -32,7 +32,7 @@ class Engine:
         make: number of worlds -> simulator.
         exact: the same seed and a restored state repeat bit for bit.
         many: more than one world fits in a simulator.
-        gives_way: the base stops where the arm presses; otherwise it moves whatever resists.
+        gives_way: a drive of limited force; otherwise the base moves whatever resists.
     """
 
     make: Callable[[int], Simulator]

@@ -27,7 +27,7 @@ DRIVE_FORCE = 200.0
 """What the drive holds against before the base slides, N; about 0.2 of Fetch's weight."""
 DRIVE_TORQUE = 60.0
 """The same for turning, N m."""
-PUSH_FORCE, PUSH_DEPTH = 300.0, 0.01
+PUSH_FORCE, PUSH_DEPTH = 350.0, 0.03
 """A motion of the base that would press the robot harder on or deeper into anything is shortened,
 N and m."""
 _HALVINGS = 5
