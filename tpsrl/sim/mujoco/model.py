@@ -35,7 +35,7 @@ PARKING = np.array([60.0, 0.0, 0.0])
 """Objects of the pool that an episode does not use rest there, asleep and out of sight."""
 
 _BOX, _MESH = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_MESH
-_PRIMITIVE = {
+PRIMITIVE = {
     "box": _BOX,
     "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
     "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
@@ -241,7 +241,7 @@ def _colliding(
         _add_mesh(spec, name, shape.vertices, shape.faces, hull=True)
         body.add_geom(type=_MESH, meshname=name, **options)
     else:
-        body.add_geom(type=_PRIMITIVE[shape.kind], size=shape.size, **options)
+        body.add_geom(type=PRIMITIVE[shape.kind], size=shape.size, **options)
 
 
 def _visual(
@@ -309,7 +309,7 @@ def _object(spec: mujoco.MjSpec, kind: ObjectType, name: str, pos: np.ndarray) -
         if shape.kind == "mesh":
             body.add_geom(type=_MESH, meshname=f"{kind.name}#{k}", **options)
         else:
-            body.add_geom(type=_PRIMITIVE[shape.kind], size=shape.size, **options)
+            body.add_geom(type=PRIMITIVE[shape.kind], size=shape.size, **options)
     if several:
         body.add_geom(
             name=f"{name}#visual", type=_MESH, meshname=f"{kind.name}#visual", group=GROUP_BOTH,
