@@ -10,12 +10,14 @@ from collections.abc import Iterator
 import mujoco
 import numpy as np
 import pytest
+from numba.core import caching
 
+from benchmarks.pictures import MujocoDepth
 from tests.tpsrl.sim import small
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.robot import fetch
+from tpsrl.sim.mujoco import raster
 from tpsrl.sim.mujoco.engine import MujocoSimulator
-from tpsrl.sim.mujoco.opengl import open_context
 
 IDLE = np.array([[0.0] * 7 + [-1.0, 0.0, 0.0]])
 
@@ -24,45 +26,6 @@ IDLE = np.array([[0.0] * 7 + [-1.0, 0.0, 0.0]])
 def sim():
     with small.simulator(depth=64) as engine:
         yield engine
-
-
-class Reference:
-    """Head depth in metres by MuJoCo's renderer."""
-
-    def __init__(self, model: mujoco.MjModel, size: int) -> None:
-        self._gl = open_context(size, size)
-        samples, model.vis.quality.offsamples = model.vis.quality.offsamples, 0
-        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
-        model.vis.quality.offsamples = samples
-        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
-        self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
-        self._model, self._scene = model, mujoco.MjvScene(model, maxgeom=1000)
-        self._option, self._camera = mujoco.MjvOption(), mujoco.MjvCamera()
-        self._option.geomgroup[:] = [0, 0, 1, 0, 1, 0]
-        self._option.sitegroup[:] = 0
-        self._option.flags[mujoco.mjtVisFlag.mjVIS_CONVEXHULL] = 1
-        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        self._camera.fixedcamid = model.camera("head").id
-        self._buffer = np.empty((size, size), dtype=np.float32)
-
-    def picture(self, data: mujoco.MjData) -> np.ndarray:
-        everything = int(mujoco.mjtCatBit.mjCAT_ALL)
-        mujoco.mjv_updateScene(
-            self._model, data, self._option, None, self._camera, everything, self._scene
-        )
-        view = mujoco.MjrRect(0, 0, *self._buffer.shape)
-        mujoco.mjr_render(view, self._scene, self._context)
-        mujoco.mjr_readPixels(None, self._buffer, view, self._context)
-        near, far = (self._model.stat.extent * z for z in self._planes())
-        metres = near * far / (self._buffer[::-1] * (far - near) + near)
-        return np.minimum(metres, fetch.DEPTH_RANGE[1])
-
-    def close(self) -> None:
-        self._context.free()
-        self._gl.free()
-
-    def _planes(self) -> tuple[float, float]:
-        return self._model.vis.map.znear, self._model.vis.map.zfar
 
 
 def situations(sim: MujocoSimulator) -> Iterator[None]:
@@ -86,17 +49,23 @@ def situations(sim: MujocoSimulator) -> Iterator[None]:
                 yield
 
 
+def apart(sim: MujocoSimulator, reference: MujocoDepth) -> float:
+    """Return the share of pixels whose depths differ by more than a millimetre."""
+    world = sim._worlds[0]
+    difference = sim.depth()[0, :, :, 0] - reference.look(world.model, world.data)
+    return float(np.mean(np.abs(difference) * fetch.DEPTH_RANGE[1] > 1e-3))
+
+
 @pytest.mark.parametrize("size", [64, 128])
 def test_depth_is_that_of_mujoco(size):
     with MujocoSimulator(depth=size) as sim:
         world = sim._worlds[0]
-        reference = Reference(world.model, size)
+        reference = MujocoDepth(world.model, size)
         wrong = []
         for _ in situations(sim):
             # Here, unlike after a step, the picture shows the state as it is.
             assert world is sim._worlds[0]
-            difference = np.abs(10 * sim.depth()[0, :, :, 0] - reference.picture(world.data))
-            wrong.append(np.mean(difference > 1e-3))
+            wrong.append(apart(sim, reference))
         reference.close()
     assert len(wrong) > 200
     assert np.mean(wrong) < 1e-4
@@ -148,12 +117,11 @@ def test_depth_is_one_step_stale(sim):
 
 def test_what_the_camera_is_inside_of_is_cut_off(sim):
     sim.reset([small.episode()], [0])
-    world, reference = sim._worlds[0], Reference(sim._worlds[0].model, 64)
+    world, reference = sim._worlds[0], MujocoDepth(sim._worlds[0].model, 64)
     eye = world.data.cam_xpos[world.model.camera("head").id].copy()
     for ahead in (0.0, 0.05, 0.1):
         sim.set_object(3, eye + (ahead, 0.0, 0.0), small.UPRIGHT)
-        difference = np.abs(10 * sim.depth()[0, :, :, 0] - reference.picture(world.data))
-        assert np.mean(difference > 1e-3) < 1e-3, f"a bowl {ahead} m ahead"
+        assert apart(sim, reference) < 1e-3, f"a bowl {ahead} m ahead"
     reference.close()
 
 
@@ -183,16 +151,6 @@ def test_depth_needs_no_opengl():
     assert done.stdout.split() == ["True"], done.stderr
 
 
-def test_depth_is_drawn_where_compiled_code_cannot_be_kept(tmp_path):
-    program = (
-        "import numpy as np, numba.core.caching as caching\n"
-        "caching.CacheImpl._locator_classes = []\n"
-        "from tests.tpsrl.sim import small\n"
-        "sim = small.simulator(depth=32)\n"
-        "sim.reset([small.episode()], [0])\n"
-        "np.save(r'%s', sim.depth())" % (tmp_path / "depth.npy")
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=200)
-    with small.simulator(depth=32) as kept:
-        kept.reset([small.episode()], [0])
-        assert np.array_equal(np.load(tmp_path / "depth.npy"), kept.depth())
+def test_code_is_compiled_where_it_cannot_be_kept(monkeypatch):
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    assert raster._compiled(lambda x: x + 1)(1) == 2
