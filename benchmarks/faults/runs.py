@@ -64,7 +64,8 @@ def _arrays(out: Path) -> list[str]:
 
 
 def _weights(out: Path) -> tuple[str, str]:
-    last = max(out.glob("checkpoints/update_*"))
+    # Damaged ones stay beside the others, as update_N.damaged.
+    last = max(path for path in out.glob("checkpoints/update_*") if not path.suffix)
     return last.name, hashlib.sha256((last / "weights.safetensors").read_bytes()).hexdigest()
 
 
