@@ -33,7 +33,7 @@ PLAN = """
         tpsrl.habitat.export tpsrl.habitat.scenes tpsrl.habitat.server tpsrl.habitat.link
         tpsrl.habitat.raster tpsrl.habitat.remote tpsrl.habitat.hosted tpsrl.habitat.engine
         tpsrl.engines tpsrl.provide
-        tpsrl.options tpsrl.commands tpsrl.cli tpsrl.__main__
+        tpsrl.options tpsrl.commands tpsrl.cli tpsrl.start tpsrl.__main__
 
     skills
         skills.interface skills.tasks skills.row skills.motion skills.programs skills.book

@@ -2,7 +2,7 @@
 
 import sys
 
-from tpsrl.cli import main
+from tpsrl.start import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -110,3 +110,24 @@ def test_ctrl_c_is_one_line_and_130(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130 and errors == "tpsrl: interrupted\n"
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.1, 0.2])
+def test_ctrl_c_while_the_command_line_is_imported_is_one_line(delay: float) -> None:
+    code = (
+        "from tpsrl import start; start.answer_ctrl_c(); print('on', flush=True);"
+        "import sys; sys.argv = ['tpsrl', 'eval', 'scenario=set_table', 'out=/dev/null/x'];"
+        "sys.exit(start.main())"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stdout.readline() == "on\n"
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode in (130, 2) and errors.count("\n") == 1, errors
