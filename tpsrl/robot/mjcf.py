@@ -1,7 +1,6 @@
-"""Fetch for MuJoCo: meshes of ``gymnasium-robotics``, a kinematic base, a suction cup.
+"""Fetch for MuJoCo: meshes of ``gymnasium-robotics``, a suction cup, a base for flat floors.
 
-The base is a mocap body, so its pose is state, not dynamics, as in habitat-lab. Torso and head
-are fixed at the contract's values, which leaves the seven arm joints.
+Torso and head are fixed at the contract's values, which leaves the seven arm joints.
 """
 
 from __future__ import annotations
@@ -45,13 +44,17 @@ class _ArmLink:
     effort: float
 
 
-# Masses, inertias and joint frames are those of the public Fetch description; efforts are its
-# joint limits, the first raised because our base gives no way. Gains were chosen for a lag of about
-# 0.04 rad at full speed.
+BASE_JOINTS = ("base_x", "base_y", "base_yaw")
+_BASE_MASS = 106.0
+_BASE_INERTIA = (3.5, 3.5, 2.5)
+"""Of everything but the arm, wheels, torso and head included; kg and kg m^2."""
+
+# Masses, inertias and joint frames are those of the public Fetch description, efforts its joint
+# limits. Gains were chosen for a lag of about 0.04 rad at full speed.
 # fmt: off
 _ARM = (
     _ArmLink("shoulder_pan", (0.0326, 0.0, 0.726), (0, 0, 1), 2.5587,
-             (0.0927, -0.0056, 0.0564), (0.009, 0.0086, 0.0041), _WHITE, 900.0, 101.46),
+             (0.0927, -0.0056, 0.0564), (0.009, 0.0086, 0.0041), _WHITE, 900.0, 33.82),
     _ArmLink("shoulder_lift", (0.117, 0.0, 0.06), (0, 1, 0), 2.6615,
              (0.1432, 0.0072, -0.0001), (0.0116, 0.0112, 0.0023), _BLUE, 1200.0, 131.76),
     _ArmLink("upperarm_roll", (0.219, 0.0, 0.0), (1, 0, 0), 2.3311,
@@ -85,8 +88,8 @@ def mesh_directory() -> Path:
     return Path(spec.origin).parent / "envs" / "assets" / "stls" / "fetch"
 
 
-def add_fetch(spec: mujoco.MjSpec) -> None:
-    """Add Fetch to a model: mocap body ``robot``, arm joints, actuators, site ``ee``, cameras.
+def add_fetch(spec: mujoco.MjSpec, *, driven: bool = False) -> None:
+    """Add Fetch to a model: body ``robot``, arm joints, actuators, site ``ee``, cameras.
 
     The cup is geom ``suction`` on body ``gripper_link``; its tip is site ``ee``, whose x axis
     points out of the cup. Geoms of the robot carry ``BIT_ROBOT`` as contype and no conaffinity,
@@ -95,13 +98,16 @@ def add_fetch(spec: mujoco.MjSpec) -> None:
 
     Args:
         spec: the model under construction.
+        driven: the base has the joints ``BASE_JOINTS``; otherwise it is fixed to the world.
 
     Raises:
         FileNotFoundError: the package with the meshes is missing.
     """
     spec.compiler.degree = False
     directory = mesh_directory()
-    base = spec.worldbody.add_body(name="robot", mocap=True)
+    base = spec.worldbody.add_body(name="robot")
+    if driven:
+        _base_joints(base)
     torso = (-0.0869, 0.0, _TORSO_Z + fetch.TORSO_HEIGHT)
     head = np.add(torso, (0.0531, 0.0, 0.603))
     _mesh(spec, base, directory, "base_link_collision", (0, 0, 0), _GREY)
@@ -115,6 +121,15 @@ def add_fetch(spec: mujoco.MjSpec) -> None:
         offset = np.zeros(3)
     _gripper(spec, parent, directory)
     _cameras(base)
+
+
+def _base_joints(base: mujoco.MjsBody) -> None:
+    base.explicitinertial = True
+    base.mass, base.ipos, base.inertia = _BASE_MASS, (0.0, 0.0, 0.35), _BASE_INERTIA
+    kind = mujoco.mjtJoint
+    base.add_joint(name=BASE_JOINTS[0], type=kind.mjJNT_SLIDE, axis=(1, 0, 0))
+    base.add_joint(name=BASE_JOINTS[1], type=kind.mjJNT_SLIDE, axis=(0, 1, 0))
+    base.add_joint(name=BASE_JOINTS[2], type=kind.mjJNT_HINGE, axis=(0, 0, 1))
 
 
 def _mesh(

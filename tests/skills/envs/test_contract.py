@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from skills.book import BOOK, make_task
+from skills.envs.config import EnvConfig
 from skills.tasks.state import CAUSES
 from tests.skills.envs.states import goals, state, view
 from tpsrl.errors import UserError
@@ -67,17 +68,41 @@ def test_pick_mistakes_end_the_episode(before, after, reward, why):
 
 def test_force_penalty_is_capped():
     task = make_task("pick")
-    assert judge(task, state(), state(force_sum=50.0)).reward[0] == pytest.approx(-0.005 - 0.005)
-    assert judge(task, state(), state(force_sum=5e5)).reward[0] == pytest.approx(-0.005 - 0.01)
+    assert judge(task, state(), state(force_sum=10.0)).reward[0] == pytest.approx(-0.005 - 0.005)
+    assert judge(task, state(), state(force_sum=1e3)).reward[0] == pytest.approx(-0.005 - 0.01)
     assert judge(task, state(force_sum=50.0), state()).reward[0] == pytest.approx(-0.005)
 
 
-def test_parity_ends_on_force_and_fixed_does_not():
-    strong = state(force=2e4)
-    assert not judge(make_task("pick"), state(), strong).terminated[0]
-    outcome = judge(make_task("pick", contract="parity"), state(), strong)
+SEVEN = ("navigate", "pick", "place", "open_cab", "close_cab", "open_fridge", "close_fridge")
+
+
+@pytest.mark.parametrize("skill", SEVEN)
+def test_force_ends_every_skill_at_the_limits_of_this_engine(skill):
+    task = make_task(skill)
+    assert (task.max_force, task.max_force_sum, task.force_end_penalty) == (500.0, 2e3, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("contract", "fine", "strong"),
+    [
+        ("fixed", {"force": 499.0}, {"force": 501.0}),
+        ("fixed", {"force_sum": 1999.0}, {"force_sum": 2001.0}),
+        ("parity", {"force": 9e3}, {"force": 2e4}),
+        ("parity", {"force_sum": 9e3}, {"force_sum": 2e4}),
+    ],
+)
+def test_force_ends_the_episode(contract, fine, strong):
+    task = make_task("pick", contract=contract)
+    assert not judge(task, state(**fine), state(**fine)).terminated[0]
+    outcome = judge(task, state(**fine), state(**strong))
     assert outcome.terminated[0] and cause(outcome) == "force"
-    assert outcome.reward[0] == pytest.approx(-1.0 - 0.005)
+    assert -1.02 < outcome.reward[0] <= -1.0 - 0.005
+
+
+def test_habitat_s_base_gives_no_way_so_force_ends_nothing_there():
+    assert EnvConfig(sim="habitat").task("pick").max_force is None
+    assert EnvConfig(sim="habitat", contract="parity").task("pick").max_force == 1e4
+    assert EnvConfig().task("pick").max_force == 500.0
 
 
 def test_place_carries_releases_and_rests():

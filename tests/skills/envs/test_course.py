@@ -124,7 +124,7 @@ def test_motion_is_what_the_base_did():
         wanted = [ahead / fetch.BASE_DELTA_LINEAR, turned / fetch.BASE_DELTA_ANGULAR]
         assert seen == pytest.approx(wanted, abs=1e-5)
         moved, pose = moved or ahead > 0.03, now
-    assert moved and abs(seen[0]) < 1e-3  # it has come to a wall or to furniture
+    assert moved and abs(seen[0]) < 0.03  # it presses on a wall or on furniture
     assert np.all(env.reset(seed=3)[0]["base_motion"] == 0.0)
     env.close()
 

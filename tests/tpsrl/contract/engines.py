@@ -32,11 +32,13 @@ class Engine:
         make: number of worlds -> simulator.
         exact: the same seed and a restored state repeat bit for bit.
         many: more than one world fits in a simulator.
+        gives_way: a drive of limited force; otherwise the base moves whatever resists.
     """
 
     make: Callable[[int], Simulator]
     exact: bool = True
     many: bool = True
+    gives_way: bool = True
 
 
 def _mujoco(num_envs: int) -> Simulator:
@@ -61,7 +63,7 @@ def _habitat(num_envs: int) -> Simulator:
 ENGINES = {
     "mujoco": Engine(_mujoco),
     "mujoco in a server": Engine(_served, many=False),
-    "habitat": Engine(_habitat, exact=False, many=False),
+    "habitat": Engine(_habitat, exact=False, many=False, gives_way=False),
 }
 
 

@@ -208,6 +208,16 @@ def test_contact_of_the_robot_is_noticed_and_measured(sim: Simulator) -> None:
     assert sim.robot_contacts()
 
 
+def test_an_arm_driven_into_furniture_is_felt(sim: Simulator, kind: Engine) -> None:
+    sim.set_arm(np.array([[0.0, 0.3, 0.0, -0.2, 0.0, -0.1, 0.0]]))
+    largest = 0.0
+    for _ in range(60):
+        run(sim, 1, forward=1.0)
+        largest = max(largest, float(sim.state().force[0]))
+    assert largest > 20.0
+    assert largest < 500.0 or not kind.gives_way
+
+
 def test_success_has_the_benchmark_s_thresholds(sim: Simulator) -> None:
     task, wanted = HabTask("set_table"), episode()
     world = SymbolicWorld(sim, 0)

@@ -11,20 +11,27 @@ MIN_FORCE = 20.0
 """Smaller increases of force are not accumulated, N (habitat-lab ``min_force``)."""
 
 
+def robot_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:
+    """Return (k,) numbers of the robot's contacts, the cup's within its sensing gap included."""
+    if data.ncon == 0:
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero(index.robot_geom[data.contact.geom].any(axis=1))
+
+
 def robot_force(model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex) -> float:
     """Return the largest normal force of all contacts of the robot, N."""
     largest = 0.0
     wrench = np.zeros(6)
-    for contact in _robot_contacts(data, index):
+    for contact in robot_contacts(data, index):
         mujoco.mj_contactForce(model, data, int(contact), wrench)
         largest = max(largest, float(wrench[0]))
     return largest
 
 
-def robot_touches(data: mujoco.MjData, index: ModelIndex) -> bool:
-    """Return whether any contact of the robot is closed (distance below zero)."""
-    contacts = _robot_contacts(data, index)
-    return bool(len(contacts)) and bool(np.any(data.contact.dist[contacts] < 0.0))
+def robot_overlap(data: mujoco.MjData, index: ModelIndex) -> float:
+    """Return the depth of the deepest contact of the robot, m; 0 where it touches nothing."""
+    contacts = robot_contacts(data, index)
+    return max(0.0, -float(data.contact.dist[contacts].min())) if len(contacts) else 0.0
 
 
 def suction_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:
@@ -36,9 +43,3 @@ def suction_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:
     rows = np.flatnonzero(on_cup.any(axis=1))
     order = rows[np.argsort(data.contact.dist[rows], kind="stable")]
     return np.where(on_cup[order, 0], geoms[order, 1], geoms[order, 0])
-
-
-def _robot_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:
-    if data.ncon == 0:
-        return np.zeros(0, dtype=np.int64)
-    return np.flatnonzero(index.robot_geom[data.contact.geom].any(axis=1))

@@ -14,6 +14,7 @@ import numpy as np
 
 from tpsrl.robot import fetch
 from tpsrl.robot.mjcf import (
+    BASE_JOINTS,
     BIT_CUP,
     BIT_OBJECT,
     BIT_ROBOT,
@@ -33,6 +34,10 @@ GROUP_DEPTH = 4
 
 PARKING = np.array([60.0, 0.0, 0.0])
 """Objects of the pool that an episode does not use rest there, asleep and out of sight."""
+
+SKIN = 5.0
+"""Inverse inertia, 1/kg, that contacts reckon a link of the robot with at least. It makes them
+about 10 kN/m stiff; a link that cannot move aside would otherwise meet furniture at 1 MN/m."""
 
 _BOX, _MESH = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_MESH
 _PRIMITIVE = {
@@ -70,6 +75,8 @@ class ModelIndex:
     suction_geom: int
     gripper_body: int
     ee_site: int
+    base_qpos: np.ndarray
+    base_dof: np.ndarray
     arm_qpos: np.ndarray
     arm_dof: np.ndarray
 
@@ -90,7 +97,7 @@ def build(
     """
     spec = mujoco.MjSpec()
     _options(spec)
-    add_fetch(spec)
+    add_fetch(spec, driven=True)
     _walls(spec, apartment)
     for piece in apartment.furniture:
         _furniture(spec, piece)
@@ -102,7 +109,15 @@ def build(
             _object(spec, types[name], f"{name}:{k}", pos)
             slot += 1
     model = spec.compile()
-    return model, _index(model, apartment, pool)
+    index = _index(model, apartment, pool)
+    _pad(model, index)
+    return model, index
+
+
+def _pad(model: mujoco.MjModel, index: ModelIndex) -> None:
+    """Make the robot's links no harder to the touch than ``SKIN``."""
+    links = np.unique(model.geom_bodyid[index.robot_geom])
+    model.body_invweight0[links] = np.maximum(model.body_invweight0[links], SKIN)
 
 
 def _options(spec: mujoco.MjSpec) -> None:
@@ -356,6 +371,7 @@ def _index(model: mujoco.MjModel, apartment: Apartment, pool: Mapping[str, int])
     objects = {b for ids in bodies.values() for b in ids}
     owner = model.geom_bodyid
     robot_bodies = [b for b in range(model.nbody) if model.body_rootid[b] == model.body("robot").id]
+    base = [model.joint(name).id for name in BASE_JOINTS]
     arm = [model.joint(name).id for name in fetch.ARM_JOINTS]
     return ModelIndex(
         pool=bodies,
@@ -371,6 +387,8 @@ def _index(model: mujoco.MjModel, apartment: Apartment, pool: Mapping[str, int])
         suction_geom=model.geom("suction").id,
         gripper_body=model.body("gripper_link").id,
         ee_site=model.site("ee").id,
+        base_qpos=model.jnt_qposadr[base],
+        base_dof=model.jnt_dofadr[base],
         arm_qpos=model.jnt_qposadr[arm],
         arm_dof=model.jnt_dofadr[arm],
     )

@@ -66,7 +66,11 @@ class Suction:
         self._data.eq_active[:] = 0
 
     def grasp_on_contact(self) -> bool:
-        """Hold what touches the cup: objects before handles. Return whether it holds."""
+        """Hold what touches the cup: objects before handles. Return whether it holds.
+
+        The cup may touch a door far from its handle. It then takes no hold: the joint would throw
+        the arm over to the handle.
+        """
         geoms = suction_contacts(self._data, self._index)
         for geom in geoms:
             body = int(self._index.object_of_geom[geom])
@@ -75,7 +79,7 @@ class Suction:
                 return True
         for geom in geoms:
             marker = int(self._index.marker_of_geom[geom])
-            if marker >= 0:
+            if marker >= 0 and self._reaches(marker):
                 self.held_marker = marker
                 self._data.eq_active[self._markers[marker][2]] = 1
                 self._cup_collides(marker, False)
@@ -104,8 +108,13 @@ class Suction:
         mujoco.mj_kinematics(self._model, self._data)
         self._hold(body)
 
-    def release(self) -> None:
-        """Let go; a released object stays off the robot's collisions until it is clear."""
+    def release(self) -> bool:
+        """Let go; a released object stays off the robot's collisions until it is clear.
+
+        Returns:
+            Whether anything was held.
+        """
+        held = self.holding
         if self.held_body >= 0:
             self._data.eq_active[self._index.weld[self.held_body]] = 0
             self._released.append(self.held_body)
@@ -113,16 +122,14 @@ class Suction:
             self._data.eq_active[self._markers[self.held_marker][2]] = 0
             self._freed_markers.append(self.held_marker)
         self.held_body = self.held_marker = -1
+        return held
 
     def violated(self) -> bool:
         """Return whether the held thing is too far from the tip (0.15 m)."""
         if self.held_body >= 0:
-            held = self._data.xpos[self.held_body]
-        elif self.held_marker >= 0:
-            held = self.marker_positions()[self.held_marker]
-        else:
-            return False
-        return bool(np.linalg.norm(held - self._tip()) >= fetch.HOLD_THRESHOLD)
+            gap = self._data.xpos[self.held_body] - self._tip()
+            return bool(np.linalg.norm(gap) >= fetch.HOLD_THRESHOLD)
+        return self.held_marker >= 0 and not self._reaches(self.held_marker)
 
     def restore_collisions(self) -> None:
         """Let released objects and handles that are clear of the cup collide again."""
@@ -219,6 +226,10 @@ class Suction:
         self._data.qpos[address + 3 : address + 7] = quat
         dof = self._model.jnt_dofadr[joint]
         self._data.qvel[dof : dof + 6] = 0.0
+
+    def _reaches(self, marker: int) -> bool:
+        gap = self.marker_positions()[marker] - self._tip()
+        return bool(np.linalg.norm(gap) < fetch.HOLD_THRESHOLD)
 
     def _tip(self) -> np.ndarray:
         return self._data.site_xpos[self._index.ee_site]

@@ -14,7 +14,7 @@ from tpsrl.geometry.rotations import planar_frame, transform, wrap, yaw_quat
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
-from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_force, robot_touches
+from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_contacts, robot_force, robot_overlap
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.suction import Suction
 
@@ -22,6 +22,18 @@ _SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
 _MAX_SPEED = 200.0
 """Faster than anything real: such a world has diverged. m/s or rad/s."""
 _START_TRIES = 50
+
+DRIVE_FORCE = 200.0
+"""What the drive holds against before the base slides, N; about 0.2 of Fetch's weight."""
+DRIVE_TORQUE = 60.0
+"""The same for turning, N m."""
+PUSH_FORCE, PUSH_DEPTH = 350.0, 0.03
+"""A motion of the base that would press the robot harder on or deeper into anything is shortened,
+N and m."""
+_HALVINGS = 5
+"""How finely the longest part of a motion is sought that does not press, halvings."""
+_LOCKED = 1e6
+"""Inertia of a base that nothing touches, kg and kg m^2: the arm's swings do not move it."""
 
 
 @dataclass
@@ -57,8 +69,14 @@ class World:
         self.episode: Episode | None = None
         self.scene: SceneInfo | None = None
         self.seed = 0
+        first = int(index.base_dof[0])
+        self._base_qpos, self._base_qvel = (
+            values[first : first + 3] for values in (self.data.qpos, self.data.qvel)
+        )
+        self._gives_way = True
         self._joint_qpos = model.jnt_qposadr[index.joint_ids]
         self._speed_limit = np.full(model.nv, _MAX_SPEED)
+        self._let_give_way(False)
 
     def fits(self, episode: Episode) -> bool:
         """Return whether the pool has a body for every object of the episode."""
@@ -91,29 +109,43 @@ class World:
             self._sample_start(rng)
 
     def step(self, action: np.ndarray) -> None:
-        """Carry out the kinematic part of an action and set the arm's targets.
+        """Move the base, set the arm's targets and work the cup.
 
         Physics follows with :meth:`integrate`; the head camera looks in between.
         """
         action = np.clip(action, -1.0, 1.0)
         self.count.diverged = False
+        begin = self.base
         forward, turn = action[ACTION_BASE]
         if forward != 0.0 or turn != 0.0:
             self._drive(forward * fetch.BASE_DELTA_LINEAR, turn * fetch.BASE_DELTA_ANGULAR)
+        mujoco.mj_step1(self.model, self.data)
+        if len(robot_contacts(self.data, self.index)):
+            self._meet(begin)
         self.data.ctrl[:] += action[: fetch.ARM_DOF] * fetch.ARM_DELTA
         if action[ACTION_GRIP] < 0:
-            self.suction.release()
-        elif not self.suction.holding:
-            self.suction.grasp_on_contact()
+            changed = self.suction.release()
+        else:
+            changed = not self.suction.holding and self.suction.grasp_on_contact()
+        if changed:
+            mujoco.mj_step1(self.model, self.data)
 
     def integrate(self) -> None:
-        """Run the physics of one control step and what depends on it."""
+        """Run the physics of one control step, begun by :meth:`step`, and what depends on it."""
         model, data, count = self.model, self.data, self.count
-        mujoco.mj_step(model, data, nstep=_SUBSTEPS)
+        mujoco.mj_step2(model, data)
+        mujoco.mj_step(model, data, nstep=_SUBSTEPS - 1)
         count.steps += 1
+        gave_way = self._gives_way
+        self._let_give_way(False)
         if self._broken():
             self._recover()
             return
+        if gave_way:
+            end = self._clamp(self._base_qpos[:2].copy())
+            self._write_base(np.append(end, self._base_qpos[2]))
+        else:
+            self._put_base()
         mujoco.mj_kinematics(model, data)
         before, count.force = count.force, robot_force(model, data, self.index)
         increase = count.force - before
@@ -128,6 +160,7 @@ class World:
         mujoco.mj_step(self.model, self.data, nstep=max(1, round(seconds * fetch.PHYSICS_HZ)))
         if self._broken():
             self._recover()
+        self._put_base()
         mujoco.mj_forward(self.model, self.data)
 
     def set_base(self, pose: np.ndarray) -> None:
@@ -177,7 +210,7 @@ class World:
     def touches(self) -> bool:
         """Return whether the robot touches anything it does not hold."""
         mujoco.mj_forward(self.model, self.data)
-        return robot_touches(self.data, self.index)
+        return robot_overlap(self.data, self.index) > 0.0
 
     def touches_at(self, pose: np.ndarray, qpos: np.ndarray) -> bool:
         """Return whether the robot would touch anything in another posture.
@@ -191,7 +224,7 @@ class World:
         self.suction.follow(carry)
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_collision(self.model, self.data)
-        return robot_touches(self.data, self.index)
+        return robot_overlap(self.data, self.index) > 0.0
 
     def deepest_overlap(self) -> float:
         """Return the depth of the deepest contact of any object of the episode, m."""
@@ -271,8 +304,10 @@ class World:
 
     def _write_base(self, pose: np.ndarray) -> None:
         self.base = np.array([pose[0], pose[1], wrap(pose[2])])
-        self.data.mocap_pos[0] = (pose[0], pose[1], 0.0)
-        self.data.mocap_quat[0] = yaw_quat(pose[2])
+        self._put_base()
+
+    def _put_base(self) -> None:
+        self._base_qpos[:], self._base_qvel[:] = self.base, 0.0
 
     def _sample_start(self, rng: np.random.Generator) -> None:
         assert self.scene is not None
@@ -286,11 +321,50 @@ class World:
         mujoco.mj_forward(self.model, self.data)
 
     def _drive(self, forward: float, turn: float) -> None:
-        assert self.scene is not None
         x, y, yaw = self.base
-        wanted = np.array([x + forward * np.cos(yaw), y + forward * np.sin(yaw)])
-        end = self.scene.navigation.clamp_motion(self.base[:2], wanted)
+        end = self._clamp(np.array([x + forward * np.cos(yaw), y + forward * np.sin(yaw)]))
         self._move_base(np.array([end[0], end[1], yaw + turn]))
+
+    def _clamp(self, end: np.ndarray) -> np.ndarray:
+        assert self.scene is not None
+        return self.scene.navigation.clamp_motion(self.base[:2], end)
+
+    def _meet(self, begin: np.ndarray) -> None:
+        """Let the base give way in this step, its motion so far shortened where it presses."""
+        model, data, end = self.model, self.data, self.base
+        self._let_give_way(True)
+        mujoco.mj_step1(model, data)
+        if end is begin:
+            return
+        motion = np.append(end[:2] - begin[:2], wrap(end[2] - begin[2]))
+        free, blocked = 0.0, 1.0
+        if not self._presses():
+            return
+        for _ in range(_HALVINGS):
+            part = (free + blocked) / 2
+            self._move_base(begin + part * motion)
+            mujoco.mj_step1(model, data)
+            free, blocked = (free, part) if self._presses() else (part, blocked)
+        if free != part:
+            self._move_base(begin + free * motion)
+            mujoco.mj_step1(model, data)
+
+    def _presses(self) -> bool:
+        """Return whether the robot would press harder than the drive may, and than it did."""
+        model, data = self.model, self.data
+        if robot_overlap(data, self.index) > PUSH_DEPTH:
+            return True
+        mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_VEL, 1)
+        return robot_force(model, data, self.index) > max(PUSH_FORCE, self.count.force)
+
+    def _let_give_way(self, yes: bool) -> None:
+        """Hold the base by the drive's force alone, or as if it stood on rails."""
+        if yes == self._gives_way:
+            return
+        self._gives_way = yes
+        dof, model = self.index.base_dof, self.model
+        model.dof_armature[dof] = 0.0 if yes else _LOCKED
+        model.dof_frictionloss[dof] = (DRIVE_FORCE, DRIVE_FORCE, DRIVE_TORQUE) if yes else 0.0
 
     def _move_base(self, pose: np.ndarray) -> None:
         held = self.suction.held_body
@@ -299,8 +373,6 @@ class World:
             motion = planar_frame(pose) @ np.linalg.inv(old)
             self._transform_object(held, motion)
         self._write_base(pose)
-        mujoco.mj_kinematics(self.model, self.data)
-        mujoco.mj_camlight(self.model, self.data)
 
     def _broken(self) -> bool:
         speed = np.abs(self.data.qvel)
