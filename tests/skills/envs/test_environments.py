@@ -252,3 +252,23 @@ def test_environments_do_not_import_torch():
         "sys.exit('torch' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
+
+
+@pytest.mark.timeout(120)
+def test_forked_environments_see_what_their_parent_sees():
+    env = make("pick", render_mode="rgb_array")
+    alone, _ = env.reset(seed=3)
+    env.render()
+    vector = gymnasium.make_vec(
+        skills.envs.env_id("pick"), 2, vectorization_mode="async", depth=64, split="val",
+        vector_kwargs={"context": "fork"}, render_mode="rgb_array",
+    )  # fmt: skip
+    try:
+        together, _ = vector.reset(seed=[3, 4])
+        for name, values in alone.items():
+            assert np.array_equal(together[name][0], values), name
+        vector.step(vector.action_space.sample())
+        assert vector.call("render")[0].shape == env.render().shape
+    finally:
+        vector.close()
+        env.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
@@ -29,6 +29,9 @@ from tpsrl.sim.mujoco.model import build
 from tpsrl.sim.mujoco.render import Renderer
 from tpsrl.sim.mujoco.world import World
 from tpsrl.sim.scene_info import SceneLibrary
+
+if TYPE_CHECKING:
+    from tpsrl.sim.mujoco.head import HeadDepth
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +62,7 @@ class MujocoSimulator(Simulator):
         types: the object types, by default the YCB objects of the benchmark.
 
     Raises:
-        UserError: pictures are wanted and no OpenGL library works.
+        UserError: there is no world.
     """
 
     def __init__(
@@ -82,7 +85,8 @@ class MujocoSimulator(Simulator):
         self._pool = dict(DEFAULT_POOL if pool is None else pool)
         self._depth_size = depth
         self._renderer: Renderer | None = None
-        self._worlds = self._build(num_envs)
+        self._worlds, head = self._build(num_envs)
+        self._heads = [head] * num_envs
         index = self._worlds[0].index
         self.joint_names = index.joint_names
         self.joint_ranges = self._worlds[0].model.jnt_range[index.joint_ids].copy()
@@ -148,7 +152,9 @@ class MujocoSimulator(Simulator):
         world = self._worlds[env_id]
         mujoco.mj_kinematics(world.model, world.data)
         mujoco.mj_camlight(world.model, world.data)
-        return self._graphics().colour(
+        if self._renderer is None or self._renderer.inherited:
+            self._renderer = Renderer(world.model)
+        return self._renderer.colour(
             world.model,
             world.data,
             camera,
@@ -268,10 +274,16 @@ class MujocoSimulator(Simulator):
     def _ids(self, env_ids: Sequence[int] | None) -> list[int]:
         return list(range(self.num_envs)) if env_ids is None else [int(i) for i in env_ids]
 
-    def _build(self, count: int) -> list[World]:
+    def _build(self, count: int) -> tuple[list[World], HeadDepth | None]:
         model, index = build(self._library.apartment, self._types, self._pool)
         models = [model] + [copy.copy(model) for _ in range(count - 1)]
-        return [World(m, index, self._types) for m in models]
+        head = None
+        if self._depth_size is not None:
+            # Numba comes with it, which those who want no depth need not wait for.
+            from tpsrl.sim.mujoco.head import HeadDepth
+
+            head = HeadDepth(model)
+        return [World(m, index, self._types) for m in models], head
 
     def _grow(self, env_id: int, episode: Episode) -> None:
         """Recompile one world with a pool that holds the episode's objects too."""
@@ -281,19 +293,13 @@ class MujocoSimulator(Simulator):
         for name, count in need.items():
             self._pool[name] = max(self._pool.get(name, 0), count)
         divergences = self._worlds[env_id].count.divergences
-        self._worlds[env_id] = self._build(1)[0]
+        (self._worlds[env_id],), self._heads[env_id] = self._build(1)
         self._worlds[env_id].count.divergences.extend(divergences)
 
-    def _graphics(self) -> Renderer:
-        if self._renderer is None:
-            self._renderer = Renderer(self._worlds[0].model, self._depth_size or 128)
-        return self._renderer
-
     def _look(self, env_id: int) -> None:
-        if self._depth_size is None:
-            return
-        world = self._worlds[env_id]
-        self._depth[env_id] = self._graphics().depth(world.model, world.data)
+        head = self._heads[env_id]
+        if head is not None:
+            head.look(self._worlds[env_id].data, self._depth[env_id, :, :, 0])
 
 
 def _gather(worlds: Sequence[World]) -> SimState:

@@ -40,7 +40,7 @@ SKIN = 5.0
 about 10 kN/m stiff; a link that cannot move aside would otherwise meet furniture at 1 MN/m."""
 
 _BOX, _MESH = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_MESH
-_PRIMITIVE = {
+PRIMITIVE = {
     "box": _BOX,
     "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
     "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
@@ -256,7 +256,7 @@ def _colliding(
         _add_mesh(spec, name, shape.vertices, shape.faces, hull=True)
         body.add_geom(type=_MESH, meshname=name, **options)
     else:
-        body.add_geom(type=_PRIMITIVE[shape.kind], size=shape.size, **options)
+        body.add_geom(type=PRIMITIVE[shape.kind], size=shape.size, **options)
 
 
 def _visual(
@@ -324,7 +324,7 @@ def _object(spec: mujoco.MjSpec, kind: ObjectType, name: str, pos: np.ndarray) -
         if shape.kind == "mesh":
             body.add_geom(type=_MESH, meshname=f"{kind.name}#{k}", **options)
         else:
-            body.add_geom(type=_PRIMITIVE[shape.kind], size=shape.size, **options)
+            body.add_geom(type=PRIMITIVE[shape.kind], size=shape.size, **options)
     if several:
         body.add_geom(
             name=f"{name}#visual", type=_MESH, meshname=f"{kind.name}#visual", group=GROUP_BOTH,

@@ -19,7 +19,8 @@ def open_context(width: int, height: int) -> Any:
     """Return a current off-screen OpenGL context.
 
     ``MUJOCO_GL=egl`` or ``osmesa`` in the environment tries only that one. Mesa's software
-    renderer is kept to one thread: environment workers already fill the cores.
+    renderer starts no threads: workers already fill the cores, and a forked process, in which
+    threads of its parent do not exist, would wait for them for ever.
 
     Args:
         width: of the largest picture, pixels.
@@ -31,7 +32,7 @@ def open_context(width: int, height: int) -> Any:
     wanted = os.environ.get("MUJOCO_GL", "").lower()
     if wanted and wanted not in _PACKAGES:
         raise UserError(f"MUJOCO_GL={wanted} is not supported here; set it to 'egl' or 'osmesa'.")
-    os.environ.setdefault("LP_NUM_THREADS", "1")
+    os.environ.setdefault("LP_NUM_THREADS", "0")
     reasons = []
     for backend in [wanted] if wanted else list(_PACKAGES):
         try:

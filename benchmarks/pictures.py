@@ -1,0 +1,143 @@
+"""Head depth beside MuJoCo's own: ``python -m benchmarks.pictures json=FILE``.
+
+Processor time of one picture, both drawn in turn of the same states, the robot moving at random
+through episodes with 30 objects; and how many pixels differ by more than a millimetre.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from tpsrl.config import load
+from tpsrl.episodes.shipped import load_shipped
+from tpsrl.files import write_json
+from tpsrl.robot import fetch
+from tpsrl.sim.mujoco.engine import MujocoSimulator
+from tpsrl.sim.mujoco.model import GROUP_BOTH, GROUP_DEPTH
+from tpsrl.sim.mujoco.opengl import open_context
+
+
+@dataclass
+class Config:
+    """Options of the benchmark."""
+
+    json: str = field(default="", metadata={"help": "write the numbers to this file"})
+    pictures: int = field(default=640, metadata={"help": "of each row"})
+    worlds: tuple[int, ...] = field(default=(1, 8, 32), metadata={"help": "in one process"})
+    sizes: tuple[int, ...] = field(default=(64, 128), metadata={"help": "pixels of a side"})
+
+
+class MujocoDepth:
+    """Head depth by MuJoCo's renderer: what ours has to equal.
+
+    Args:
+        model: of the world or of another with the same shapes.
+        size: pixels of a side.
+    """
+
+    def __init__(self, model: mujoco.MjModel, size: int) -> None:
+        self._gl = open_context(size, size)
+        samples, model.vis.quality.offsamples = model.vis.quality.offsamples, 0
+        self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+        model.vis.quality.offsamples = samples
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
+        self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR
+        self._scene = mujoco.MjvScene(model, maxgeom=1000)
+        self._option, self._camera = mujoco.MjvOption(), mujoco.MjvCamera()
+        self._option.geomgroup[:] = np.isin(np.arange(6), (GROUP_BOTH, GROUP_DEPTH))
+        self._option.sitegroup[:] = 0
+        self._option.flags[mujoco.mjtVisFlag.mjVIS_CONVEXHULL] = 1
+        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        self._camera.fixedcamid = model.camera("head").id
+        self._buffer = np.empty((size, size), dtype=np.float32)
+
+    def look(self, model: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
+        """Return (size, size) float32 depth in [0, 1], 1 = 10 m."""
+        everything = int(mujoco.mjtCatBit.mjCAT_ALL)
+        mujoco.mjv_updateScene(
+            model, data, self._option, None, self._camera, everything, self._scene
+        )
+        for flag in range(mujoco.mjtRndFlag.mjNRNDFLAG):
+            self._scene.flags[flag] = flag == mujoco.mjtRndFlag.mjRND_CULL_FACE
+        self._scene.nlight = 0
+        view = mujoco.MjrRect(0, 0, *self._buffer.shape)
+        mujoco.mjr_render(view, self._scene, self._context)
+        mujoco.mjr_readPixels(None, self._buffer, view, self._context)
+        near, far = (model.stat.extent * z for z in (model.vis.map.znear, model.vis.map.zfar))
+        metres = near * far / (self._buffer[::-1] * (far - near) + near)
+        return np.asarray(np.minimum(metres / fetch.DEPTH_RANGE[1], 1.0))
+
+    def close(self) -> None:
+        """Free the context."""
+        self._gl.make_current()
+        self._context.free()
+        self._gl.free()
+
+
+def measure(worlds: int, size: int, pictures: int) -> dict[str, float]:
+    """Return microseconds of processor time a picture of both, and the share of wrong pixels."""
+    episodes = load_shipped("tidy_house", "val").episodes
+    rng = np.random.default_rng(0)
+    spent, wrong, rounds = {"ours": 0.0, "mujoco": 0.0}, 0.0, max(1, pictures // worlds)
+
+    def timed(who: str, draw: Callable[[], list[np.ndarray]]) -> np.ndarray:
+        start = time.process_time()
+        drawn = draw()
+        spent[who] += time.process_time() - start
+        return np.stack(drawn)
+
+    with MujocoSimulator(worlds, depth=size) as sim:
+        pairs = list(zip(sim._worlds, sim._heads, strict=True))
+        theirs = MujocoDepth(pairs[0][0].model, size)
+        picture = np.empty((worlds, size, size), dtype=np.float32)
+
+        def ours() -> list[np.ndarray]:
+            for (world, head), row in zip(pairs, picture, strict=True):
+                if head is not None:
+                    head.look(world.data, row)
+            return list(picture)
+
+        for step in range(-2, rounds):
+            if step == 0:
+                spent.update(ours=0.0, mujoco=0.0)
+            if step % 20 == 0 or step == -2:
+                some = rng.integers(len(episodes), size=worlds)
+                sim.reset([episodes[i] for i in some], [0] * worlds)
+            sim.step(rng.uniform(-1.0, 1.0, (worlds, 10)))
+            a = timed("ours", ours)
+            b = timed("mujoco", lambda: [theirs.look(w.model, w.data) for w, _ in pairs])
+            wrong += float(np.mean(np.abs(a - b) * fetch.DEPTH_RANGE[1] > 1e-3))
+        theirs.close()
+    each = {f"{who}_us": 1e6 * time_ / rounds / worlds for who, time_ in spent.items()}
+    return {**each, "wrong": wrong / (rounds + 2)}
+
+
+def main(overrides: list[str]) -> int:
+    """Measure every row, print the table and write the file."""
+    from rich.console import Console
+    from rich.table import Table
+
+    config = load(Config, overrides)
+    table = Table("pixels", "worlds", "ours, us", "MuJoCo's renderer, us", "pixels that differ")
+    results = {}
+    for size in config.sizes:
+        for worlds in config.worlds:
+            row = measure(worlds, size, config.pictures)
+            results[f"depth{size}_worlds{worlds}"] = row
+            ours, theirs = f"{row['ours_us']:.0f}", f"{row['mujoco_us']:.0f}"
+            table.add_row(str(size), str(worlds), ours, theirs, f"{row['wrong']:.4%}")
+    Console().print(table)
+    if config.json:
+        write_json(Path(config.json), results)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
