@@ -14,8 +14,8 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
-
 from tpsrl.config import load
+
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.files import write_json
 from tpsrl.robot import fetch
