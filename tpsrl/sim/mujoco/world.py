@@ -352,25 +352,30 @@ class World:
         model, data, end = self.model, self.data, self.base
         self._let_give_way(True)
         mujoco.mj_step1(model, data)
-        if end is begin:
+        if end is begin or not self._presses(PUSH_DEPTH):
             return
         motion = np.append(end[:2] - begin[:2], wrap(end[2] - begin[2]))
-        free, blocked = 0.0, 1.0
-        if not self._presses():
-            return
-        for _ in range(_HALVINGS):
-            part = (free + blocked) / 2
+        self._move_base(begin)
+        mujoco.mj_step1(model, data)
+        deepest = max(PUSH_DEPTH, robot_overlap(data, self.index))  # what is stuck may back out
+        free, blocked, part = 0.0, 1.0, 1.0
+        for _ in range(_HALVINGS + 1):
             self._move_base(begin + part * motion)
             mujoco.mj_step1(model, data)
-            free, blocked = (free, part) if self._presses() else (part, blocked)
-        if free != part:
-            self._move_base(begin + free * motion)
-            mujoco.mj_step1(model, data)
+            if self._presses(deepest):
+                blocked = part
+            elif part == 1.0:
+                return
+            else:
+                free = part
+            part = (free + blocked) / 2
+        self._move_base(begin + free * motion)
+        mujoco.mj_step1(model, data)
 
-    def _presses(self) -> bool:
-        """Return whether the robot would press harder than the drive may, and than it did."""
+    def _presses(self, deepest: float) -> bool:
+        """Return whether the robot is deeper in anything or presses harder than it may and did."""
         model, data = self.model, self.data
-        if robot_overlap(data, self.index) > PUSH_DEPTH:
+        if robot_overlap(data, self.index) > deepest:
             return True
         mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_VEL, 1)
         return robot_force(model, data, self.index) > max(PUSH_FORCE, self.count.force)
