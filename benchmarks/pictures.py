@@ -14,7 +14,6 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
-from tpsrl.config import load
 
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.files import write_json
@@ -22,6 +21,7 @@ from tpsrl.robot import fetch
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 from tpsrl.sim.mujoco.model import GROUP_BOTH, GROUP_DEPTH
 from tpsrl.sim.mujoco.opengl import open_context
+from ver_trainer.options import load
 
 
 @dataclass
