@@ -30,9 +30,9 @@ def records(out: Path) -> list[dict[str, float]]:
 
 
 def test_an_encoder_of_a_stranger(tmp_path: Path, monkeypatch) -> None:
-    values = {"env": "CartPole-v1", "net.encoder": f"{HERE}:Sines", "total_steps": 128,
-              "collect.num_inference_workers": 2, "net.core": "lstm", "net.core_size": 8}  # fmt: skip
-    train(config(tmp_path, **values))
+    net = {"net.encoder": f"{HERE}:Sines", "net.core": "lstm", "net.core_size": 8}
+    values = {"env": "CartPole-v1", "total_steps": 128, "collect.num_inference_workers": 2}
+    train(config(tmp_path, **values, **net))
     policy = load_policy(tmp_path)
     assert type(policy.encoder).__name__ == "Sines"
     monkeypatch.delitem(sys.modules, HERE)

@@ -17,12 +17,14 @@ class Extra(Protocol):
     Attributes:
         name: of its records, ``learner/<name>_...``.
         coefficient: its weight in the running update.
-        module: parameters of its own that are trained with the policy, or None.
     """
 
     name: str
     coefficient: float
-    module: nn.Module | None
+
+    @property
+    def module(self) -> nn.Module | None:
+        """Parameters of its own that are trained with the policy, or None."""
 
     def prepare(self, rollout: Rollout, progress: float, steps: int) -> None:
         """Called once an update; ``progress`` in [0, 1] and ``steps`` of the training so far."""

@@ -89,11 +89,10 @@ class PPOLearner:
         self.recurrent = policy.recurrent
 
     def _make_owner(self, lag: int) -> GradientOwner:
-        owned = copy.deepcopy(self.modules)
-        self.optimizer = make_optimizer(*owned, config=self.optim)  # type: ignore[arg-type]
-        parameters = [p for p in owned.parameters() if p.requires_grad]
-        project = owned[2].project
-        return GradientOwner(self.parameters, parameters, self.optimizer, project, lag)
+        owned = copy.deepcopy((self.policy, self.own, self.coefficient))
+        self.optimizer = make_optimizer(*owned, self.optim)
+        parameters = [p for part in owned for p in part.parameters() if p.requires_grad]
+        return GradientOwner(self.parameters, parameters, self.optimizer, owned[2].project, lag)
 
     @property
     def warming_up(self) -> bool:
