@@ -1,14 +1,21 @@
-"""Does it learn? Three small tasks over several seeds, ``ver`` beside ``ddppo``.
+"""Does it learn? Small tasks over several seeds, ``ver`` beside ``ddppo`` and Stable-Baselines3.
 
 ``python -m benchmarks.learning json=FILE [tasks=cartpole,pendulum,memory schemes=ver,ddppo
-seeds=5]`` trains, evaluates every policy over 20 episodes, and prints the interquartile mean over
-seeds with a 95% bootstrap interval, and the steps needed to reach the task's threshold. Runs that
-FILE already holds are not done again, so the same command goes on after an interruption.
+seeds=5 steps=0]`` trains, evaluates every policy over 20 episodes, and prints the interquartile
+mean over seeds with a 95% bootstrap interval, and the steps needed to reach the task's threshold.
+Runs that FILE already holds are not done again, so the same command goes on after an interruption.
+
+``tasks=repeat_previous,hopper schemes=ver,sb3`` needs packages of others (POPGym, MuJoCo's tasks,
+sb3-contrib): all runs of these tasks, ours too, are made in an environment of their own that
+``benchmarks.trainer_setup`` makes. Both sides have the same environments, steps, network, epochs,
+mini-batches, discounts and rates; what one of them does not have is left at its default.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +28,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from benchmarks.trainer_setup import python_of
 from tpsrl.files import write_json
 from ver_trainer import evaluate, load_config, load_policy, train
 from ver_trainer.envs.slot import EnvFactory
@@ -65,7 +73,15 @@ def make(task: str) -> gym.Env[Any, Any]:
     """Makes a task's environment."""
     if task == "memory":
         return Recall()
-    return gym.make({"cartpole": "CartPole-v1", "pendulum": "Pendulum-v1"}[task])
+    if task == "repeat_previous":
+        from popgym.envs.repeat_previous import RepeatPreviousEasy
+
+        return RepeatPreviousEasy()
+    return gym.make(IDS[task])
+
+
+IDS = {"cartpole": "CartPole-v1", "pendulum": "Pendulum-v1", "hopper": "Hopper-v5"}
+ROOT = Path(__file__).parents[1]
 
 
 TASKS: dict[str, dict[str, Any]] = {
@@ -97,17 +113,62 @@ TASKS: dict[str, dict[str, Any]] = {
             "ppo.gamma": 0.95, "optim.lr": 3e-3, "optim.schedule": "linear",
         },
     },
+    # POPGym (Morad et al. 2023): name the suit of the card dealt three cards ago, 48 times; a right
+    # one is worth 1/48, a wrong one -1/48.
+    "repeat_previous": {
+        "threshold": 0.8, "apart": True,
+        "values": {
+            "total_steps": 300_000, "collect.num_envs": 16, "collect.steps": 64, "net.mlp": [],
+            "net.core": "lstm", "net.core_size": 64, "net.core_layers": 1, "ppo.epochs": 4,
+            "net.separate_critic": True, "ppo.mini_batches": 4, "ppo.normalize_advantage": True,
+            "ppo.entropy_coef": 0.01, "ppo.gamma": 0.95, "ppo.gae_lambda": 0.95,
+            "optim.lr": 1e-3, "optim.schedule": "linear",
+        },
+    },
+    # Gymnasium's MuJoCo with the settings that Stable-Baselines3 has as defaults.
+    "hopper": {
+        "threshold": 1000.0, "apart": True,
+        "values": {
+            "total_steps": 300_000, "collect.num_envs": 8, "collect.steps": 256,
+            "net.mlp": [64, 64], "net.separate_critic": True, "net.normalize_obs": True,
+            "net.normalize_returns": True, "ppo.epochs": 10, "ppo.mini_batches": 32,
+            "ppo.normalize_advantage": True, "ppo.entropy_coef": 0.0, "ppo.gamma": 0.99,
+            "ppo.gae_lambda": 0.95, "optim.lr": 3e-4, "optim.schedule": "linear",
+        },
+    },
 }  # fmt: skip
 
 
-def one_run(task: str, scheme: str, seed: int) -> tuple[float, float]:
-    """Trains once; returns mean evaluation return and steps to the threshold (inf if never)."""
+def one_run(task: str, scheme: str, seed: int, steps: int) -> tuple[float, float | None]:
+    """Trains once, elsewhere if need be.
+
+    Returns:
+        Mean evaluation return, and steps to the threshold (None if never).
+
+    Raises:
+        RuntimeError: with the last lines of a run elsewhere that failed.
+    """
+    if not TASKS[task].get("apart"):
+        return train_here(task, scheme, seed, steps)
+    command = [python_of("learning"), "-m", "benchmarks.learning_peer", task, scheme]
+    done = subprocess.run(
+        [*command, str(seed), str(steps)], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{task} {scheme} seed {seed}: {done.stderr.strip()[-800:]}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return found["return"], found["reached"]
+
+
+def train_here(task: str, scheme: str, seed: int, steps: int) -> tuple[float, float | None]:
+    """Trains once with our trainer in this process; see :func:`one_run`."""
     with tempfile.TemporaryDirectory() as out:
         config = load_config(
             scheme=scheme, seed=seed, out=out, env_args={"task": task},
             **{"log.progress": False, "log.tensorboard": False, "log.keep_checkpoints": 1,
                "log.checkpoint_interval": 10**6, "log.window": 50},
-            **TASKS[task]["values"],
+            **TASKS[task]["values"] | {"total_steps": steps},
         )  # fmt: skip
         if not train(config, make).finished:
             raise KeyboardInterrupt  # the trainer ends in good order, but this was no whole run
@@ -116,7 +177,7 @@ def one_run(task: str, scheme: str, seed: int) -> tuple[float, float]:
         reached = [s for s, r in curve if r is not None and r >= TASKS[task]["threshold"]]
         policy = load_policy(out)
         result = evaluate(policy, EnvFactory(make, {"task": task}), 20, seed=seed + 10**6)
-        return float(result.returns.mean()), float(reached[0]) if reached else float("inf")
+        return float(result.returns.mean()), float(reached[0]) if reached else None
 
 
 def interquartile_mean(values: np.ndarray) -> float:
@@ -149,9 +210,10 @@ class Config:
     """Options of the benchmark."""
 
     json: Path | None = option(None, "report to write, and to go on from")
-    tasks: str = option(",".join(TASKS), "with commas")
-    schemes: str = option("ver,ddppo", "with commas")
+    tasks: str = option("cartpole,pendulum,memory", "with commas; also repeat_previous, hopper")
+    schemes: str = option("ver,ddppo", "with commas; sb3 for repeat_previous and hopper")
     seeds: int = option(5, "runs of each task and scheme", min=1)
+    steps: int = option(0, "environment steps of a run; 0: the task's", min=0)
 
 
 def main(words: Sequence[str]) -> None:
@@ -162,19 +224,22 @@ def main(words: Sequence[str]) -> None:
     pairs = [(t, s) for t in config.tasks.split(",") for s in config.schemes.split(",")]
     begin, fresh = time.monotonic(), 0
     for number, (task, scheme) in enumerate(pairs):
-        runs = report.get(f"{task}/{scheme}", {}).get("runs", [])[:seeds]
+        own = TASKS[task]["values"]["total_steps"]
+        key = f"{task}/{scheme}" + (f"@{config.steps}" if config.steps else "")
+        runs = report.get(key, {}).get("runs", [])[:seeds]
         for seed in range(len(runs) + 1, seeds + 1):
-            mean, steps = one_run(task, scheme, seed)
-            runs.append([mean, steps if np.isfinite(steps) else None])
-            report[f"{task}/{scheme}"] = summarise(runs, TASKS[task]["threshold"])
+            mean, steps = one_run(task, scheme, seed, config.steps or own)
+            runs.append([mean, steps])
+            report[key] = summarise(runs, TASKS[task]["threshold"])
             if known is not None:
                 write_json(known, report)
             fresh += 1
             left = (seeds - seed) + seeds * (len(pairs) - number - 1)
             rest = (time.monotonic() - begin) / fresh * left / 60
-            print(f"{task} {scheme} seed {seed}: return {mean:.2f}, threshold after {steps:,.0f} "
-                  f"steps (at most {rest:.0f} min left)", file=sys.stderr, flush=True)  # fmt: skip
-        row = report[f"{task}/{scheme}"] = summarise(runs, TASKS[task]["threshold"])
+            after = "never" if steps is None else f"after {steps:,.0f} steps"
+            print(f"{task} {scheme} seed {seed}: return {mean:.2f}, threshold {after} "
+                  f"(at most {rest:.0f} min left)", file=sys.stderr, flush=True)  # fmt: skip
+        row = report[key] = summarise(runs, TASKS[task]["threshold"])
         low, high = row["interval"]
         print(
             f"{task:9} {scheme:6} IQM {row['iqm']:8.2f} [{low:.2f}, {high:.2f}]  threshold "

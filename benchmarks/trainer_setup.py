@@ -12,6 +12,7 @@ from pathlib import Path
 PEERS = {
     "sample_factory": ["sample-factory==2.1.1", "huggingface-hub<1", "setuptools<81"],
     "sb3": ["sb3-contrib==2.9.2"],
+    "learning": ["sb3-contrib==2.9.2", "popgym==1.0.7"],
     "skrl": ["skrl==2.1.1", "tqdm", "packaging", "tensorboard"],
 }
 

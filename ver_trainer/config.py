@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ver_trainer.config_extras import CPCConfig, DistillConfig, check_extras
 from ver_trainer.errors import ConfigError
 from ver_trainer.options import load, option
 
-SCHEMES = ("ver", "nover", "ddppo", "htsrl", "async")
+SCHEMES = ("ver", "nover", "ddppo", "htsrl", "async", "decoupled")
 
 
 @dataclass
@@ -55,6 +56,9 @@ class CollectConfig:
     overlap: bool = option(
         False, "ver: collect the next rollout while the learner works on this one"
     )
+    storage: str = option(
+        "linear", "where a rollout is kept, see Parts of your own", choices=("linear",), open=True
+    )
     queue: int = option(2, "async: rollouts collected ahead of the learner", min=1)
 
 
@@ -66,6 +70,7 @@ class NetConfig:
         "auto",
         "of the observations; auto: cnn if there are images, else mlp",
         choices=("auto", "mlp", "cnn", "resnet18", "se_resnet9"),
+        open=True,
     )
     mlp: list[int] = option([64, 64], "layers on the vectors", min=1)
     activation: str = option("tanh", "between layers", choices=("tanh", "relu", "elu"))
@@ -79,6 +84,7 @@ class NetConfig:
         [], "observations that the actor reads: names, or patterns such as robot.*; empty: all"
     )
     critic_obs: list[str] = option([], "those that a separate critic reads; empty: all")
+    previous_action: bool = option(False, "the core reads the last action beside the features")
     separate_critic: bool = option(False, "the critic has an encoder and core of its own")
     critic_mlp: list[int] = option([], "a separate critic without memory, its layers", min=1)
     normalize_obs: bool = option(False, "running mean and deviation of the vectors")
@@ -157,6 +163,9 @@ class OptimConfig:
     lamb_rho: float = option(
         0.01, "lamb: a layer's step stays within [rho, 1 / rho] of lr; 1: AdamW", above=0, max=1
     )
+    gradient_lag: int = option(
+        2, "decoupled: gradient steps that the weights of a gradient are behind, at most", min=1
+    )
     batch_scaling: int = option(
         0, "lr is multiplied by max(sqrt(batch / batch_scaling), 1); 0: it is not", min=0
     )
@@ -192,7 +201,10 @@ class TrainConfig:
     env_args: dict[str, Any] = option({}, "arguments of gymnasium.make; env_args.NAME=VALUE")
     preload: list[str] = option([], "modules imported once, before workers are forked")
     info_keys: list[str] = option(["success", "is_success"], "of an episode's last info, logged")
-    scheme: str = option("ver", "how collection and learning take turns", choices=SCHEMES)
+    scheme: str = option(
+        "ver", "how collection and learning take turns", choices=SCHEMES, open=True
+    )
+    algorithm: str = option("ppo", "what learns from a rollout", choices=("ppo",), open=True)
     collector: str = option(
         "workers",
         "processes, or this one, which repeats bit for bit",
@@ -222,6 +234,8 @@ class TrainConfig:
     net: NetConfig = field(default_factory=NetConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
+    distill: DistillConfig = field(default_factory=DistillConfig)
+    cpc: CPCConfig = field(default_factory=CPCConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
 
@@ -323,6 +337,7 @@ def validate(config: TrainConfig) -> None:
             "log.best_by=auto"
         )
     _validate_optim(config)
+    check_extras(config.distill, config.cpc, config.net.core)
     if config.net.normalize_returns and config.ppo.reward_scale != 1:
         raise ConfigError(
             f"net.normalize_returns=true finds the scale of the rewards, so ppo.reward_scale="

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ver_trainer.errors import CheckpointError, ConfigError
 from ver_trainer.files import replacing
 from ver_trainer.nets.heads import GaussianHead
 from ver_trainer.nets.policy import Policy, make_policy, spec_from_dict, spec_to_dict
+from ver_trainer.plugins import is_foreign
 
 PARTS = ("encoder", "core", "actor", "critic")
 
@@ -48,6 +50,7 @@ def load_policy(path: str | Path, device: str = "cpu") -> Policy:
         raise CheckpointError(
             f"'{path}' has no description of the network: write it with save_policy"
         )
+    _check_known(header.get("net"), path)
     try:
         config = NetConfig(**{**header["net"], "compile": False})
         policy = make_policy(spec_from_dict(header["spec"]), config)
@@ -59,6 +62,17 @@ def load_policy(path: str | Path, device: str = "cpu") -> Policy:
             "with the version that reads it"
         ) from error
     return policy.to(device).eval()
+
+
+def _check_known(net: Any, path: str | Path) -> None:
+    """Refuses to import what a file of weights names: weights are data, not code."""
+    encoder = str(net.get("encoder", "")) if isinstance(net, dict) else ""
+    module = encoder.partition(":")[0]
+    if is_foreign(encoder) and module not in sys.modules:
+        raise CheckpointError(
+            f"'{path}' needs the encoder {encoder}, which is code of its own: import {module} "
+            "first if you trust it"
+        )
 
 
 def average_policies(paths: Sequence[str | Path]) -> Policy:

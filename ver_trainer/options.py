@@ -6,8 +6,9 @@ Fields say more of themselves through their metadata, which :func:`option` write
     workers: int = option(2, "worker processes", min=1)
 
 ``min`` and ``max`` may be reached, ``above`` and ``below`` may not; numbers are finite;
-``was=("processes",)`` lists keys that this one replaced. ``Literal`` and ``Enum`` annotations
-restrict values as well. OmegaConf does the type checking. Nothing here imports torch.
+``was=("processes",)`` lists keys that this one replaced; with ``open=True`` a
+``package.module:Class`` may stand beside the choices. ``Literal`` and ``Enum`` annotations restrict
+values as well. OmegaConf does the type checking. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -247,7 +248,8 @@ def _assign(config: DictConfig, schema: type, key: str, value: Any, origin: str)
     choices = metadata.get("choices")
     if choices is None and typing.get_origin(plain) is typing.Literal:
         choices = typing.get_args(plain)
-    if choices is not None and value is not None and value not in choices:
+    foreign = metadata.get("open", False) and ":" in str(value)
+    if choices is not None and value is not None and value not in choices and not foreign:
         hint_text = nearest(str(value), [str(choice) for choice in choices])
         raise ConfigError(f"{shown} is not a value of '{key}'{origin}{hint_text}")
     if plain is Path and isinstance(value, str):
@@ -349,6 +351,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
 def _row(field: dataclasses.Field[Any], hint: Any) -> tuple[str, str]:
     choices, limits = field.metadata.get("choices"), _limits(field.metadata)
     kind = " | ".join(map(str, choices)) if choices else _type_name(_required_type(hint))
+    kind += " | package.module:Class" if field.metadata.get("open") else ""
     kind += f" {limits}" if limits else ""
     kind += ", or null" if _is_optional(hint) else ""
     return kind, str(field.metadata.get("help", ""))

@@ -22,15 +22,19 @@ from ver_trainer.envs.spaces import EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import load_pretrained
 from ver_trainer.inference.team import InferenceTeam, TeamOptions
-from ver_trainer.learner.anchor import Anchor
+from ver_trainer.learner.cpc import ActionCPC
+from ver_trainer.learner.extras import Extra
 from ver_trainer.learner.ppo import PPOLearner
+from ver_trainer.learner.teacher import make_anchor, make_teacher
 from ver_trainer.machine import settle_batches, settle_threads
 from ver_trainer.memory import keep_freed_memory
 from ver_trainer.nets.heads import GaussianHead
 from ver_trainer.nets.policy import Policy, make_policy
+from ver_trainer.plugins import is_foreign, resolve
+from ver_trainer.protocols import ALGORITHM, STORAGE, Algorithm, Setup
 from ver_trainer.rollout.collector import Collector
 from ver_trainer.rollout.storage import RolloutStorage
-from ver_trainer.schemes import SCHEMES, collect_rules
+from ver_trainer.schemes import collect_rules, scheme_of
 
 
 @dataclass
@@ -42,7 +46,7 @@ class Parts:
     factory: EnvFactory
     spec: EnvSpec
     policy: Policy
-    learner: PPOLearner
+    learner: Algorithm
     storage: RolloutStorage
     pool: Any
     collector: Any
@@ -94,6 +98,7 @@ def build(
         first_episodes: number of every environment's first episode, for a run that goes on.
     """
     settle_threads(config)
+    scheme = scheme_of(config)
     torch.set_num_threads(config.threads)
     device = choose_device(config.device)
     group = Group.from_environment(device)
@@ -116,15 +121,13 @@ def build(
         group.broadcast_module(policy)
         generator = torch.Generator(device).manual_seed(config.seed + 1000 * group.rank)
         rng = np.random.default_rng([config.seed, group.rank])
-        scheme = SCHEMES[config.scheme]
         preempts = config.collect.preempt and group.size > 1 and scheme.preemption != "none"
         preempts = preempts and not config.collect.overlap
         # DD-PPO trains on the shortened rollout as it is, VER fills it up.
         keep_stale = preempts and scheme.preemption == "time"
         storage = make_storage(config, spec, policy, device, n, keep_stale)
-        learner = make_learner(config, policy, group, rng)
-        if config.ppo.anchor_coef:
-            learner.anchor = Anchor(policy, config.ppo, n)
+        extras = tuple(make_extras(config, policy, n))
+        learner = make_learner(Setup(policy, config, scheme, group, rng, extras))
         team = _make_team(config, pool, storage, policy, group)
         collector = _make_collector(config, pool, storage, policy, generator, device, team)
     except BaseException:
@@ -174,18 +177,52 @@ def make_storage(
 ) -> RolloutStorage:
     """Makes a rollout storage on the learner's device."""
     steps = config.collect.steps
-    return RolloutStorage(spec, num_envs, steps, policy.state_size, device, keep_stale)
+    name = config.collect.storage
+    kind = RolloutStorage if not is_foreign(name) else resolve(name, "collect.storage", STORAGE)
+    return kind(spec, num_envs, steps, policy.state_size, device, keep_stale)
 
 
-def make_learner(
-    config: TrainConfig, policy: Policy, group: Group, rng: np.random.Generator
-) -> PPOLearner:
-    """Makes the learner for the configured scheme."""
-    scheme = SCHEMES[config.scheme]
+def make_extras(config: TrainConfig, policy: Policy, num_envs: int) -> list[Extra]:
+    """Makes the losses beside PPO's that the configuration asks for."""
+    extras: list[Extra] = []
+    if config.ppo.anchor_coef:
+        extras.append(make_anchor(policy, config.ppo, num_envs))
+    if config.distill.teacher:
+        device = next(policy.parameters()).device
+        extras.append(make_teacher(policy, config.distill, num_envs, device))
+    if config.cpc.coef:
+        extras.append(ActionCPC(policy, config.cpc))
+    return extras
+
+
+def make_learner(setup: Setup) -> Algorithm:
+    """Makes the configured algorithm."""
+    name = setup.config.algorithm
+    if is_foreign(name):
+        return resolve(name, "algorithm", ALGORITHM)(setup)
+    return make_ppo(setup)
+
+
+def make_ppo(setup: Setup) -> PPOLearner:
+    """Makes PPO for the configured scheme; see :class:`ver_trainer.protocols.Setup`."""
+    config, scheme = setup.config, setup.scheme
     ppo = config.ppo
     if not scheme.importance_weights:
         ppo = type(ppo)(**{**vars(ppo), "importance_weights": False})
-    return PPOLearner(policy, ppo, config.optim, group, rng, scheme.vtrace, scheme.delayed_gradient)
+    learner = PPOLearner(
+        setup.policy,
+        ppo,
+        config.optim,
+        setup.group,
+        setup.rng,
+        scheme.vtrace,
+        scheme.delayed_gradient,
+        setup.extras,
+        config.distill.ppo_coef if config.distill.teacher else [1.0],
+        config.optim.gradient_lag if scheme.owner else 0,
+    )
+    setup.group.broadcast_module(learner.own)
+    return learner
 
 
 def _make_collector(
@@ -235,7 +272,7 @@ def _make_team(
 
 
 def _make_preemption(config: TrainConfig, group: Group, quota: int) -> Preemption:
-    if SCHEMES[config.scheme].preemption == "time":
+    if scheme_of(config).preemption == "time":
         return TimePreemption(group, quota)
     # Ranks learn together, so each has a row for every mini-batch.
     shortest = max(0.25, config.ppo.mini_batches / quota)

@@ -27,7 +27,7 @@ from ver_trainer.resume import agree_on_checkpoint, capture, restore
 from ver_trainer.rollout.collector import CollectStats, EpisodeEnd
 from ver_trainer.rollout.overlap import OverlappedCollector
 from ver_trainer.run_folder import RunFolder
-from ver_trainer.schemes import SCHEMES
+from ver_trainer.schemes import scheme_of
 from ver_trainer.signals import StopSignals
 
 
@@ -175,7 +175,7 @@ class Runner:
         self._start = time.perf_counter()
         self._rate.append((self._start, self.steps))
         try:
-            if SCHEMES[self.config.scheme].overlap or self.config.collect.overlap:
+            if scheme_of(self.config).overlap or self.config.collect.overlap:
                 self._overlapped()
             else:
                 self._alternating()
@@ -234,7 +234,7 @@ class Runner:
     def _overlapped(self) -> None:
         """Collection runs while the learner works: htsrl, async and ver with collect.overlap."""
         parts, config = self.parts, self.config
-        scheme = SCHEMES[config.scheme]
+        scheme = scheme_of(config)
         count = config.collect.queue if scheme.continuous else 1
         spare = [
             make_storage(config, parts.spec, parts.policy, parts.device, config.collect.num_envs)

@@ -7,6 +7,9 @@
 | ddppo | all environments | T steps | alternate | - |
 | htsrl | a batch of requests | T steps | overlap, delayed gradients | - |
 | async | a batch of requests | none | overlap, newest weights | V-trace |
+| decoupled | a batch of requests | none | alternate; an owner applies older gradients | as ver |
+
+``scheme=package.module:NAME`` is a row of somebody else's: a :class:`Scheme`, or a class of them.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ver_trainer.config import TrainConfig
+from ver_trainer.errors import ConfigError
+from ver_trainer.plugins import is_foreign, resolve
 from ver_trainer.rollout.collector import CollectRules
 
 
@@ -21,8 +26,19 @@ from ver_trainer.rollout.collector import CollectRules
 class Scheme:
     """Properties of a scheme; see the table of this module.
 
-    ``preemption`` is how several ranks end rollouts early: ``time`` (VER's decider), ``fraction``
-    (DD-PPO's threshold) or ``none``.
+    Attributes:
+        lock_step: every inference waits for all environments.
+        quota: every environment collects the same number of steps.
+        overlap: collection runs in a thread of its own while the learner works.
+        continuous: with ``overlap``, newest weights for every inference; otherwise the two meet
+            after every rollout.
+        delayed_gradient: gradients of the weights that collected, applied to the newest.
+        vtrace: V-trace's targets and advantages instead of GAE.
+        importance_weights: truncated weights for environments that ran ahead.
+        preemption: how several ranks end rollouts early: ``time`` (VER's decider), ``fraction``
+            (DD-PPO's threshold) or ``none``.
+        owner: gradients are computed at weights at most ``optim.gradient_lag`` gradient steps old,
+            and applied by an owner of the newest ones.
     """
 
     lock_step: bool = False
@@ -33,6 +49,7 @@ class Scheme:
     vtrace: bool = False
     importance_weights: bool = False
     preemption: str = "none"
+    owner: bool = False
 
 
 SCHEMES = {
@@ -41,12 +58,41 @@ SCHEMES = {
     "ddppo": Scheme(lock_step=True, preemption="fraction"),
     "htsrl": Scheme(overlap=True, delayed_gradient=True),
     "async": Scheme(quota=False, overlap=True, continuous=True, vtrace=True),
+    "decoupled": Scheme(quota=False, importance_weights=True, owner=True, preemption="time"),
 }
+
+
+def scheme_of(config: TrainConfig) -> Scheme:
+    """The configured row of the table.
+
+    Raises:
+        ConfigError: it is no scheme, or one that these collectors and options cannot do.
+    """
+    name = config.scheme
+    found = resolve(name, "scheme") if is_foreign(name) else SCHEMES[name]
+    if isinstance(found, type) and issubclass(found, Scheme):
+        found = found()
+    if not isinstance(found, Scheme):
+        raise ConfigError(f"scheme={name} is not a ver_trainer.schemes.Scheme: make it one")
+    alone = config.collector == "workers" and config.collect.num_inference_workers == 1
+    if found.overlap and not alone:
+        raise ConfigError(
+            f"scheme={name} overlaps collection and learning: use collector=workers and "
+            "collect.num_inference_workers=1"
+        )
+    if found.owner and found.delayed_gradient:
+        raise ConfigError(f"scheme={name} has both owner and delayed_gradient: choose one")
+    if found.owner and config.precision == "fp16":
+        raise ConfigError(
+            f"scheme={name} applies gradients elsewhere than they are scaled for precision=fp16: "
+            "use bf16"
+        )
+    return found
 
 
 def collect_rules(config: TrainConfig) -> CollectRules:
     """Rules of the collector for the configured scheme."""
-    scheme, collect = SCHEMES[config.scheme], config.collect
+    scheme, collect = scheme_of(config), config.collect
     n, workers = collect.num_envs, collect.num_inference_workers
     # One half of the environments steps while the policy runs on the other. Where several
     # processes infer there is always something to step meanwhile.

@@ -103,6 +103,7 @@ class NumpyPolicy:
     def reset(self) -> None:
         """Clear the recurrent state, as at the start of an episode."""
         size = self._net["core_size"]
+        self._previous = np.zeros(self.size, np.float32)
         self._hidden = np.zeros((self._layers, size), np.float32)
         self._cell = np.zeros((self._layers, size), np.float32)
 
@@ -119,6 +120,8 @@ class NumpyPolicy:
         """
         with one_thread():
             features = self._encode(observations)
+            if self._net.get("previous_action", False):
+                features = np.concatenate([features, self._previous])
             for layer in range(self._layers):
                 features = self._lstm(features, layer)
             output = self._affine("actor.linear", features)
@@ -132,6 +135,7 @@ class NumpyPolicy:
             normal[self._binary] = 0.0
             mean = (mean + normal).astype(np.float32)
         mean[self._binary] = np.where(mean[self._binary] > threshold, 1.0, -1.0)
+        self._previous = mean.copy()
         return np.clip(mean, -1.0, 1.0)
 
     def _affine(self, name: str, x: np.ndarray) -> np.ndarray:

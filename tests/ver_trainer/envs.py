@@ -114,6 +114,18 @@ class Slow(Ragged):
         return super().step(action)
 
 
+class SplitCartPole(gym.ObservationWrapper[Any, Any, Any]):
+    """CartPole whose observation is a Dict of positions and velocities."""
+
+    def __init__(self) -> None:
+        super().__init__(gym.make("CartPole-v1"))
+        box = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.observation_space = spaces.Dict({"position": box, "velocity": box})
+
+    def observation(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+        return {"position": observation[[0, 2]], "velocity": observation[[1, 3]]}
+
+
 class Unseeded(Ragged):
     """Not a function of its seed."""
 

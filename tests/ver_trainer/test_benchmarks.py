@@ -55,11 +55,11 @@ def test_learning_goes_on_after_an_interruption(tmp_path, monkeypatch, capsys) -
     done: list[tuple[str, int]] = []
     limit = 3
 
-    def one_run(task: str, scheme: str, seed: int) -> tuple[float, float]:
+    def one_run(task: str, scheme: str, seed: int, steps: int) -> tuple[float, float | None]:
         if len(done) == limit:
             raise KeyboardInterrupt
         done.append((scheme, seed))
-        return -100.0 - seed, float("inf") if seed == 2 else 1000.0 * seed
+        return -100.0 - seed, None if seed == 2 else 1000.0 * seed
 
     monkeypatch.setattr(learning, "one_run", one_run)
     arguments = [f"json={tmp_path / 'l.json'}", "tasks=pendulum", "seeds=2"]

@@ -22,8 +22,8 @@ from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import export_policy, load_policy, save_policy
-from ver_trainer.learner.anchor import Anchor
 from ver_trainer.learner.ppo import PPOLearner
+from ver_trainer.learner.teacher import make_anchor
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.heads import Categorical, DiagonalGaussian, MixedActions
 from ver_trainer.nets.policy import Policy, make_policy
@@ -274,7 +274,7 @@ def test_anchor_follows_the_pretrained_policy_through_rollouts(seed: int) -> Non
     collector = make_collector(seed)
     policy, storage = collector.policy, collector.storage
     ppo = PPOConfig(anchor_coef=1.0, anchor_steps=1000)
-    anchor = Anchor(policy, ppo, storage.num_envs)
+    anchor = make_anchor(policy, ppo, storage.num_envs)
     states: dict[tuple[int, int], torch.Tensor] = {}
     checked = 0
     for rollout_number in range(4):
@@ -304,7 +304,7 @@ def test_anchor_holds_the_policy() -> None:
     distance = {}
     for coefficient in (1e-9, 10.0):
         learner, storage = make_learner(epochs=5, anchor_coef=coefficient)
-        learner.anchor = Anchor(learner.policy, learner.ppo, storage.num_envs)
+        learner.extras = [make_anchor(learner.policy, learner.ppo, storage.num_envs)]
         for _ in range(10):
             result = learner.update(storage, 0.0)
         distance[coefficient] = result["anchor_kl"]

@@ -47,7 +47,7 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
         assert torch.equal(a[name], b[name]), name
 
 
-@pytest.mark.parametrize("scheme", ["ver", "nover", "ddppo", "htsrl", "async"])
+@pytest.mark.parametrize("scheme", ["ver", "nover", "ddppo", "htsrl", "async", "decoupled"])
 @pytest.mark.parametrize("core", ["none", "lstm"])
 def test_schemes_run_and_log_their_lag(scheme: str, core: str, tmp_path: Path) -> None:
     values = {"scheme": scheme, "net.core": core, "net.core_size": 8, "env": "CartPole-v1"}
@@ -59,8 +59,11 @@ def test_schemes_run_and_log_their_lag(scheme: str, core: str, tmp_path: Path) -
     lag = [x["learner/policy_lag"] for x in lines]
     if scheme == "ddppo":
         assert max(lag) == 0
-    elif scheme in ("ver", "nover"):
+    elif scheme in ("ver", "nover", "decoupled"):
         assert 0 < max(lag) <= 4 / 64 * 1.01  # only the steps in flight
+        # Four gradient steps, the third and fourth at weights two behind.
+        behind = {x["learner/gradient_asynchrony"] for x in lines}
+        assert behind == ({1.25} if scheme == "decoupled" else {0.0})
     elif scheme == "htsrl":
         assert all(1 <= x <= 1.1 for x in lag[2:])
         assert lines[-1]["learner/gradient_asynchrony"] == 1
@@ -68,7 +71,7 @@ def test_schemes_run_and_log_their_lag(scheme: str, core: str, tmp_path: Path) -
         assert max(lag) <= 4
 
 
-@pytest.mark.parametrize("scheme", ["ver", "nover", "ddppo"])
+@pytest.mark.parametrize("scheme", ["ver", "nover", "ddppo", "decoupled"])
 @pytest.mark.parametrize("final_batch", ["dispatch", "replay"])
 def test_resume_is_bit_for_bit(scheme: str, final_batch: str, tmp_path: Path) -> None:
     """Killed at any update and resumed: the weights at the end are the ones of the whole run."""

@@ -13,9 +13,9 @@ from ver_trainer.nets.policy import Policy
 
 
 def make_optimizer(
-    policy: Policy, coefficient: nn.Module, config: OptimConfig
+    policy: Policy, others: nn.Module, coefficient: nn.Module, config: OptimConfig
 ) -> torch.optim.Optimizer:
-    """Makes Adam, AdamW or Lamb.
+    """Makes Adam, AdamW or Lamb for a policy, the ``others`` that learn with it, and entropy.
 
     Every group has an ``lr_scale`` relative to ``optim.lr``, or a ``fixed_lr`` that no schedule
     touches: the entropy coefficient must be able to cross its bounds within a short run, and to
@@ -24,8 +24,10 @@ def make_optimizer(
     groups: list[dict[str, Any]]
     if config.name == "lamb":
         groups = parameter_groups(policy, config.lamb_rho, config.weight_decay)
+        groups += parameter_groups(others, config.lamb_rho, config.weight_decay)
     else:
-        groups = [{"params": list(policy.parameters()), "weight_decay": config.weight_decay}]
+        learning = [*policy.parameters(), *others.parameters()]
+        groups = [{"params": learning, "weight_decay": config.weight_decay}]
     groups = [_trainable(group) | {"lr_scale": 1.0} for group in groups]
     if config.critic_lr:
         names = policy.critic_names()

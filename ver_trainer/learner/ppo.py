@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import copy
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,13 @@ from torch import Tensor, nn
 from ver_trainer.config import OptimConfig, PPOConfig
 from ver_trainer.distributed.group import Group
 from ver_trainer.errors import NonFiniteError
-from ver_trainer.learner.anchor import Anchor
 from ver_trainer.learner.entropy import EntropyCoefficient
+from ver_trainer.learner.extras import Extra, along
 from ver_trainer.learner.optimizer import make_optimizer
+from ver_trainer.learner.owner import GradientOwner
 from ver_trainer.learner.schedule import AdaptiveRate, learning_rate
 from ver_trainer.learner.statistics import update_observations, update_returns
-from ver_trainer.nets.policy import Evaluation, Policy
+from ver_trainer.nets.policy import Pass, Policy
 from ver_trainer.rollout.batch import MiniBatch, Rollout
 from ver_trainer.rollout.returns import vtrace
 from ver_trainer.rollout.sequences import pack
@@ -45,7 +47,9 @@ class PPOLearner:
         updates: rollouts learned from; the version number of the weights.
         delayed: if set (``htsrl``), gradients are computed at the weights that collected the
             rollout and applied to the current ones.
-        anchor: if set, a penalty for leaving the pretrained policy.
+        extras: further losses, such as the distance to a teacher.
+        weights: of the policy loss and entropy along the training, see ``distill.ppo_coef``.
+        owner: if set (``decoupled``), applies the gradients, at most ``lag`` behind.
     """
 
     def __init__(
@@ -57,6 +61,9 @@ class PPOLearner:
         rng: np.random.Generator,
         vtrace_correction: bool = False,
         delayed: bool = False,
+        extras: Sequence[Extra] = (),
+        weights: Sequence[float] = (1.0,),
+        lag: int = 0,
     ) -> None:
         self.policy, self.ppo, self.optim, self.group, self.rng = policy, ppo, optim, group, rng
         self.vtrace_correction, self.delayed = vtrace_correction, delayed
@@ -64,19 +71,28 @@ class PPOLearner:
         self.coefficient = EntropyCoefficient(
             ppo.entropy_coef, ppo.learned_entropy, ppo.entropy_target
         ).to(self.device)
-        self.modules = nn.ModuleList([policy, self.coefficient])
+        self.extras, self.weights, self._weight = list(extras), list(weights), 1.0
+        own = {extra.name: extra.module for extra in extras if extra.module is not None}
+        self.own = nn.ModuleDict(own).to(self.device)
+        self.modules = nn.ModuleList([policy, self.own, self.coefficient])
         self.parameters = [p for p in self.modules.parameters() if p.requires_grad]
         names = policy.critic_names()
         self._critic = [p for name, p in policy.named_parameters() if name in names]
-        self.optimizer = make_optimizer(policy, self.coefficient, optim)
+        self.owner = self._make_owner(lag) if lag else None
+        if self.owner is None:
+            self.optimizer = make_optimizer(policy, self.own, self.coefficient, optim)
         self.scaler = torch.amp.GradScaler(
             self.device.type, enabled=policy.precision == torch.float16
         )
         self.rate = AdaptiveRate(optim) if optim.schedule == "kl" else None
         self.updates = 0
         self.recurrent = policy.recurrent
-        self.anchor: Anchor | None = None
-        self.check_stop: Callable[[], None] = lambda: None
+
+    def _make_owner(self, lag: int) -> GradientOwner:
+        owned = copy.deepcopy((self.policy, self.own, self.coefficient))
+        self.optimizer = make_optimizer(*owned, self.optim)
+        parameters = [p for part in owned for p in part.parameters() if p.requires_grad]
+        return GradientOwner(self.parameters, parameters, self.optimizer, owned[2].project, lag)
 
     @property
     def warming_up(self) -> bool:
@@ -96,7 +112,7 @@ class PPOLearner:
             storage: a finished rollout.
             progress: share of the training done, for the learning-rate schedule.
             behaviour: weights that collected the rollout (only with ``delayed``).
-            steps: environment steps done, for the anchor's weight.
+            steps: environment steps done, for schedules that count them.
 
         Returns:
             Means over mini-batches of losses and statistics.
@@ -114,8 +130,9 @@ class PPOLearner:
         rollout.std = float(self.policy.return_scale)
         if self.ppo.normalize_advantage:
             self._normalize(rollout)
-        if self.anchor is not None:
-            self.anchor.prepare(rollout, progress, steps)
+        for extra in self.extras:
+            extra.prepare(rollout, progress, steps)
+        self._weight = along(self.weights, progress)
         rate = self._set_rate(progress, storage.size)
         shift = self._shift(behaviour)
         sums, count = self._learn(rollout, shift)
@@ -128,7 +145,6 @@ class PPOLearner:
         result = {name: float(value) / max(count, 1) for name, value in sums.items()}
         result["gradient_steps"] = float(count)
         result |= {"lr": rate, "policy_lag": float(lag.mean()), "policy_lag_max": float(lag.max())}
-        result["gradient_asynchrony"] = 1.0 if shift else 0.0
         result["stale_fraction"] = 1 - len(storage.fresh_rows()) / len(rollout.rows)
         result["importance_weight"] = float(rollout.weight.mean())
         result["explained_variance"] = _explained(storage, rollout.rows)
@@ -137,6 +153,18 @@ class PPOLearner:
 
     def _learn(self, rollout: Rollout, shift: list[Tensor]) -> tuple[dict[str, Tensor], int]:
         """Sums of the statistics over gradient steps, and their number."""
+        if self.owner is None:
+            return self._steps(rollout, shift)
+        self.owner.begin()
+        try:
+            found = self._steps(rollout, shift)
+        except BaseException:
+            self.owner.stop()
+            raise
+        self.owner.end()
+        return found
+
+    def _steps(self, rollout: Rollout, shift: list[Tensor]) -> tuple[dict[str, Tensor], int]:
         sums: dict[str, Tensor] = {}
         count = 0
         for _ in range(self.ppo.epochs):
@@ -158,12 +186,20 @@ class PPOLearner:
         return rate
 
     def _apply_rate(self, rate: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = group.get("fixed_lr", rate * group.get("lr_scale", 1.0))
+        groups = self.optimizer.param_groups
+        rates = [group.get("fixed_lr", rate * group.get("lr_scale", 1.0)) for group in groups]
+        if self.owner is not None:
+            self.owner.rates = rates  # its optimizer is at work
+            return
+        for group, own in zip(groups, rates, strict=True):
+            group["lr"] = own
 
     def _step(self, batch: MiniBatch, shift: list[Tensor], first: bool) -> dict[str, Tensor] | None:
         """One gradient step, or None if the policy has moved far enough in this update."""
-        self.optimizer.zero_grad(set_to_none=False)
+        behind = self.owner.fetch() if self.owner is not None else float(bool(shift))
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                parameter.grad.zero_()
         with self._shifted(shift):
             losses = self.losses(batch)
             if not first and self._too_far(losses.stats["approx_kl"]):
@@ -175,12 +211,16 @@ class PPOLearner:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         self.group.average_gradients(self.parameters)
-        self.scaler.unscale_(self.optimizer)
+        if self.owner is None:
+            self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.ppo.max_grad_norm)
         self._check(losses, norm)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.coefficient.project()
+        if self.owner is not None:
+            self.owner.submit()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.coefficient.project()
         detached = {
             "loss": losses.total,
             "action_loss": losses.action,
@@ -188,6 +228,7 @@ class PPOLearner:
             "entropy": losses.entropy,
             "entropy_coef": self.coefficient.value(),
             "grad_norm": norm,
+            "gradient_asynchrony": norm.new_tensor(float(behind)),
             **losses.stats,
         }
         return {name: value.detach() for name, value in detached.items()}
@@ -205,34 +246,45 @@ class PPOLearner:
     def losses(self, batch: MiniBatch) -> Losses:
         """Losses of one mini-batch; every row counts with its importance weight."""
         ppo = self.ppo
-        distribution, values = self.policy.distribution(batch.obs, batch.packing)
-        out = Evaluation(distribution.log_prob(batch.action), distribution.entropy(), values)
-        ratio = torch.exp(out.log_prob - batch.log_prob)
+        out = self.policy.forward_pass(batch.obs, batch.packing)
+        log_prob, entropies = out.distribution.log_prob(batch.action), out.distribution.entropy()
+        ratio = torch.exp(log_prob - batch.log_prob)
         clipped = ratio.clamp(1 - ppo.clip, 1 + ppo.clip)
         gain = torch.min(ratio * batch.advantage, clipped * batch.advantage)
         action = -(gain * batch.weight).mean()
-        scale = self.policy.return_scale
-        error = ((out.value - batch.returns) / scale).square()
-        if ppo.clip_value:
-            near = ((out.value - batch.value) / scale).clamp(-ppo.clip, ppo.clip)
-            error = torch.max(error, ((batch.value - batch.returns) / scale + near).square())
-        value = 0.5 * (error * batch.weight).mean()
-        entropy = (out.entropy * batch.weight).mean()
-        plain = out.entropy.mean()
+        value = self._value_loss(out.value, batch)
+        entropy = (entropies * batch.weight).mean()
+        plain = entropies.mean()
         coefficient = self.coefficient.loss(plain)
-        total = action + ppo.value_coef * value - self.coefficient.value() * entropy + coefficient
-        anchor = self.anchor.loss(distribution, batch) if self.anchor is not None else None
-        if self.anchor is not None and anchor is not None:
-            total = total + self.anchor.coefficient * anchor
+        total = ppo.value_coef * value
+        if self._weight:  # a ratio may be infinite where nothing keeps it near 1
+            bonus = self.coefficient.value() * entropy
+            total = total + self._weight * (action - bonus + coefficient)
         with torch.no_grad():
             stats = {
                 "clip_fraction": ((ratio - 1).abs() > ppo.clip).float().mean(),
-                "approx_kl": (ratio - 1 - (out.log_prob - batch.log_prob)).mean(),
+                "approx_kl": (ratio - 1 - (log_prob - batch.log_prob)).mean(),
                 "ratio_max": ratio.max(),
             }
-        if anchor is not None:
-            stats["anchor_kl"] = anchor.detach()
+        total = total + self._extra_losses(out, batch, stats)
         return Losses(total, action, value, plain, coefficient, stats)
+
+    def _value_loss(self, values: Tensor, batch: MiniBatch) -> Tensor:
+        scale, clip = self.policy.return_scale, self.ppo.clip
+        error = ((values - batch.returns) / scale).square()
+        if self.ppo.clip_value:
+            near = ((values - batch.value) / scale).clamp(-clip, clip)
+            error = torch.max(error, ((batch.value - batch.returns) / scale + near).square())
+        return 0.5 * (error * batch.weight).mean()
+
+    def _extra_losses(self, out: Pass, batch: MiniBatch, stats: dict[str, Tensor]) -> Tensor:
+        total = out.value.new_zeros(())
+        for extra in self.extras:
+            found = extra.loss(out, batch)
+            if found is not None:
+                total = total + extra.coefficient * found.loss
+                stats |= {f"{extra.name}_{name}": value for name, value in found.stats.items()}
+        return total
 
     def _check(self, losses: Losses, norm: Tensor) -> None:
         if bool(torch.isfinite(losses.total + (0 if self.scaler.is_enabled() else norm))):
@@ -316,7 +368,8 @@ class PPOLearner:
             "scaler": self.scaler.state_dict(),
             "updates": self.updates,
             "rate": None if self.rate is None else self.rate.value,
-            "anchor": None if self.anchor is None else self.anchor.state.clone(),
+            "own": self.own.state_dict(),
+            "extras": {extra.name: extra.state_dict() for extra in self.extras},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -327,8 +380,9 @@ class PPOLearner:
         self.updates = int(state["updates"])
         if self.rate is not None:
             self.rate.value = float(state["rate"])
-        if self.anchor is not None and state.get("anchor") is not None:
-            self.anchor.state.copy_(state["anchor"])
+        self.own.load_state_dict(state["own"])
+        for extra in self.extras:
+            extra.load_state_dict(state["extras"][extra.name])
 
 
 def _explained(storage: RolloutStorage, rows: np.ndarray) -> float:

@@ -22,10 +22,24 @@ class Packing:
     Attributes:
         batch_sizes: int64 CPU tensor ``[longest]``, how many sequences have a step ``t``.
         state: recurrent state ``[sequences, state_size]`` before the first step of each sequence.
+        action: actions of the rows, for a policy that reads the previous one.
     """
 
     batch_sizes: Tensor
     state: Tensor
+    action: Tensor | None = None
+
+    def earlier(self) -> Tensor:
+        """Row one step earlier of every row that is not a first step ``[n - sequences]`` int64."""
+        sizes = self.batch_sizes
+        later = torch.arange(int(sizes[0]), int(sizes.sum()))
+        return later - torch.repeat_interleave(sizes[:-1], sizes[1:])
+
+    def last(self) -> Tensor:
+        """Last row of every sequence ``[sequences]`` int64."""
+        sequence = torch.arange(int(self.batch_sizes[0]))
+        steps = (self.batch_sizes[:, None] > sequence).sum(0) - 1
+        return (self.batch_sizes.cumsum(0) - self.batch_sizes)[steps] + sequence
 
 
 class LSTMCore(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from ver_trainer.envs.spaces import ArraySpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.nets.images import ResNet18, SEResNet9, SmallCNN
 from ver_trainer.nets.normalization import RunningNorm
+from ver_trainer.plugins import is_foreign, resolve
 
 _ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}
 _LAST_CHANNELS = (1, 2, 3, 4)
@@ -42,6 +44,35 @@ def mlp(inputs: int, sizes: list[int], activation: str) -> nn.Sequential:
         layers += [linear, _ACTIVATIONS[activation]()]
         inputs = size
     return nn.Sequential(*layers)
+
+
+class FeatureEncoder(Protocol):
+    """What an encoder of somebody else's must do (``net.encoder=package.module:Class``).
+
+    It is an ``nn.Module`` made by ``Class(specs, config)`` from the observations that it reads and
+    the section ``net``. With ``net.normalize_obs`` it may have ``norm``, ``vectors`` and ``vector``
+    as :class:`Encoder` has; without them its observations are not normalised.
+
+    Attributes:
+        out_features: size of its features.
+    """
+
+    out_features: int
+
+    def forward(self, obs: dict[str, Tensor]) -> Tensor:
+        """Observations (name to ``[n, *shape]``; more may be given) to ``[n, out_features]``."""
+
+
+def make_encoder(specs: dict[str, ArraySpec], config: NetConfig) -> Encoder:
+    """Makes the encoder that ``net.encoder`` names."""
+    if not is_foreign(config.encoder):
+        return Encoder(specs, config)
+    encoder = resolve(config.encoder, "net.encoder", ("forward",))(specs, config)
+    if not isinstance(getattr(encoder, "out_features", None), int):
+        raise ConfigError(
+            f"net.encoder={config.encoder} has no out_features: set it to the size of its features"
+        )
+    return encoder
 
 
 class Encoder(nn.Module):

@@ -50,6 +50,10 @@ class Categorical:
         """KL(reference || self) ``[n]`` in nats; ``reference`` is another's :meth:`flat`."""
         return (reference.exp() * (reference - self.log_probs)).sum(-1)
 
+    def distance(self, reference: Tensor) -> Tensor:
+        """Choices have no distance but the divergence."""
+        return self.divergence(reference)
+
 
 class DiagonalGaussian:
     """Independent normal distributions, one per action dimension."""
@@ -83,6 +87,13 @@ class DiagonalGaussian:
     def divergence(self, reference: Tensor) -> Tensor:
         """KL(reference || self) ``[n]`` in nats; ``reference`` is another's :meth:`flat`."""
         return self._divergences(reference).sum(-1)
+
+    def distance(self, reference: Tensor) -> Tensor:
+        """Squared distance of the means ``[n]`` to those of another's :meth:`flat`."""
+        return self._distances(reference).sum(-1)
+
+    def _distances(self, reference: Tensor) -> Tensor:
+        return (reference.chunk(2, dim=-1)[0] - self.mean).square()
 
     def _divergences(self, reference: Tensor) -> Tensor:
         mean, log_std = reference.chunk(2, dim=-1)
@@ -129,10 +140,16 @@ class MixedActions(DiagonalGaussian):
         return torch.cat((self.output, self.log_std.expand_as(self.mean)), dim=-1)
 
     def _divergences(self, reference: Tensor) -> Tensor:
+        return torch.where(self.binary, self._choices(reference), super()._divergences(reference))
+
+    def _distances(self, reference: Tensor) -> Tensor:
+        return torch.where(self.binary, self._choices(reference), super()._distances(reference))
+
+    def _choices(self, reference: Tensor) -> Tensor:
+        """Divergence of every dimension, taken as a choice."""
         logit = reference.chunk(2, dim=-1)[0]
         choice = F.softplus(self.output) - F.softplus(logit)
-        choice = choice + torch.sigmoid(logit) * (logit - self.output)
-        return torch.where(self.binary, choice, super()._divergences(reference))
+        return choice + torch.sigmoid(logit) * (logit - self.output)
 
 
 def _sign(x: Tensor) -> Tensor:

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ver_trainer.config import NetConfig
 from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.nets.core import LSTMCore, NoCore, Packing, make_core
-from ver_trainer.nets.encoder import Encoder
+from ver_trainer.nets.encoder import Encoder, make_encoder
 from ver_trainer.nets.heads import Categorical, CategoricalHead, DiagonalGaussian, GaussianHead
 from ver_trainer.nets.normalization import RunningNorm
+from ver_trainer.plugins import is_foreign
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -38,13 +40,30 @@ class Evaluation(NamedTuple):
     value: Tensor
 
 
+class Pass(NamedTuple):
+    """What a policy makes of the rows of a mini-batch, in packed order.
+
+    Attributes:
+        distribution: of the actions.
+        value: in the unit of returns ``[n]``.
+        embedding: the actor's encoder's features ``[n, features]``.
+        belief: the output of its core ``[n, size]``.
+    """
+
+    distribution: Categorical | DiagonalGaussian
+    value: Tensor
+    embedding: Tensor
+    belief: Tensor
+
+
 class Policy(nn.Module):
     """Actor-critic network over a flat dictionary of observations.
 
     The recurrent state is one flat float row per environment (``state_size`` may be 0); zeros mean
-    the start of an episode. It holds the state of the actor's core (the first
-    ``actor_state_size`` entries), then that of a separate critic's core, then the exploration
-    noise of the last step where ``net.noise_correlation`` wants it remembered.
+    the start of an episode. It holds the last action where ``net.previous_action`` wants it and the
+    state of the actor's core (together ``actor_state_size`` entries), then the state of a separate
+    critic's core, then the exploration noise of the last step where ``net.noise_correlation`` wants
+    it remembered.
 
     Values are in the unit of returns everywhere; with ``net.normalize_returns`` the critic's last
     layer is in units of their running deviation, from their running mean.
@@ -63,8 +82,9 @@ class Policy(nn.Module):
         self.precision = PRECISIONS[precision]
         self.actor_obs = _chosen(spec, config.actor_obs, "net.actor_obs")
         self.critic_obs = _chosen(spec, config.critic_obs, "net.critic_obs")
-        self.encoder = Encoder({k: spec.observations[k] for k in self.actor_obs}, config)
-        self.core = make_core(config, self.encoder.out_features)
+        self.encoder = make_encoder({k: spec.observations[k] for k in self.actor_obs}, config)
+        remembered = spec.action.size if config.previous_action else 0
+        self.core = make_core(config, self.encoder.out_features + remembered)
         self.critic_encoder: Encoder | None
         self.critic_core: LSTMCore | NoCore | None
         self.critic_encoder, self.critic_core = self._critic_network()
@@ -76,6 +96,7 @@ class Policy(nn.Module):
         nn.init.orthogonal_(self.critic.weight, 1.0)
         nn.init.zeros_(self.critic.bias)
         self._sizes = [
+            remembered,
             self.core.state_size,
             self.critic_core.state_size if self.critic_core is not None else 0,
             spec.action.size if config.noise_correlation else 0,
@@ -103,12 +124,12 @@ class Policy(nn.Module):
     @property
     def actor_state_size(self) -> int:
         """Entries of the recurrent state that the deterministic policy needs."""
-        return self._sizes[0]
+        return self._sizes[0] + self._sizes[1]
 
     @property
     def recurrent(self) -> bool:
         """Whether actions or values depend on earlier observations of the episode."""
-        return self._sizes[0] > 0
+        return self._sizes[1] > 0
 
     def initial_state(self, n: int, device: torch.device | str = "cpu") -> Tensor:
         """State of ``n`` environments at the start of an episode: zeros."""
@@ -129,8 +150,8 @@ class Policy(nn.Module):
             generator: source of the sampling noise.
             deterministic: take the mode instead of a sample.
         """
-        own, others, noise = state.split(self._sizes, dim=-1)
-        features, own = self.core.step(self._run(self.encoder, obs), own)
+        previous, own, others, noise = state.split(self._sizes, dim=-1)
+        features, own = self.core.step(self._features(self.encoder, obs, previous), own)
         distribution = self.actor(features)
         if deterministic:
             action = distribution.mode()
@@ -140,11 +161,12 @@ class Policy(nn.Module):
         else:
             action = distribution.sample(generator)
         if all(name in obs for name in self.critic_obs):
-            features, others = self._critic_step(obs, features, others)
+            features, others = self._critic_step(obs, previous, features, others)
             value = self._value_of(features)
         else:
             value = torch.full((len(features),), torch.nan, device=features.device)
-        following = torch.cat((own, others, noise), dim=-1) if sum(self._sizes[1:]) else own
+        parts = (self._remembered(action, previous), own, others, noise)
+        following = own if state.shape[1] == own.shape[1] else torch.cat(parts, dim=-1)
         return PolicyStep(action, distribution.log_prob(action), value, following)
 
     def act_mode(self, obs: dict[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,16 +179,18 @@ class Policy(nn.Module):
         Returns:
             Actions and next state.
         """
-        features, state = self.core.step(self._run(self.encoder, obs), state)
-        return self.actor(features).mode(), state
+        previous, own = state.split(self._sizes[:2], dim=-1)
+        features, own = self.core.step(self._features(self.encoder, obs, previous), own)
+        action = self.actor(features).mode()
+        return action, torch.cat((self._remembered(action, previous), own), dim=-1)
 
     def value(self, obs: dict[str, Tensor], state: Tensor) -> Tensor:
         """State values ``[n]``."""
-        own, others, _ = state.split(self._sizes, dim=-1)
+        previous, own, others, _ = state.split(self._sizes, dim=-1)
         features = others
         if self.critic_encoder is None:
-            features, _ = self.core.step(self._run(self.encoder, obs), own)
-        features, _ = self._critic_step(obs, features, others)
+            features, _ = self.core.step(self._features(self.encoder, obs, previous), own)
+        features, _ = self._critic_step(obs, previous, features, others)
         return self._value_of(features)
 
     def evaluate(self, obs: dict[str, Tensor], action: Tensor, packing: Packing) -> Evaluation:
@@ -178,15 +202,20 @@ class Policy(nn.Module):
         self, obs: dict[str, Tensor], packing: Packing
     ) -> tuple[Categorical | DiagonalGaussian, Tensor]:
         """Action distribution and values for the rows of a mini-batch in packed order."""
-        own, others, _ = packing.state.split(self._sizes, dim=-1)
-        features = self.core.sequence(
-            self._run(self.encoder, obs), Packing(packing.batch_sizes, own)
-        )
-        distribution = self.actor(features)
+        return self.forward_pass(obs, packing)[:2]
+
+    def forward_pass(self, obs: dict[str, Tensor], packing: Packing) -> Pass:
+        """Runs actor and critic over the rows of a mini-batch in packed order."""
+        first, own, others, _ = packing.state.split(self._sizes, dim=-1)
+        previous = self._previous(first, packing)
+        embedding = self._run(self.encoder, obs)
+        seen = torch.cat((embedding, previous), dim=-1) if previous.shape[1] else embedding
+        belief = self.core.sequence(seen, Packing(packing.batch_sizes, own))
+        features = belief
         if self.critic_core is not None:
-            features = self._run(self.critic_encoder, obs)
+            features = self._features(self.critic_encoder, obs, previous)
             features = self.critic_core.sequence(features, Packing(packing.batch_sizes, others))
-        return distribution, self._value_of(features)
+        return Pass(self.actor(belief), self._value_of(features), embedding, belief)
 
     def actor_pass(
         self, obs: dict[str, Tensor], packing: Packing
@@ -195,8 +224,33 @@ class Policy(nn.Module):
 
         ``packing.state`` and the result are ``[sequences, actor_state_size]``.
         """
-        features, last = self.core.unroll(self._run(self.encoder, obs), packing)
+        first, own = packing.state.split(self._sizes[:2], dim=-1)
+        features = self._features(self.encoder, obs, self._previous(first, packing))
+        features, last = self.core.unroll(features, Packing(packing.batch_sizes, own))
+        if packing.action is not None and first.shape[1]:
+            action = packing.action[packing.last().to(first.device)]
+            last = torch.cat((self.action_features(action), last), dim=-1)
         return self.actor(features), last
+
+    def action_features(self, action: Tensor) -> Tensor:
+        """Actions as vectors ``[n, size]``: one-hot if discrete, else as the policy gives them."""
+        if self.spec.action.kind == "discrete":
+            return F.one_hot(action, self.spec.action.size).float()
+        return action
+
+    def _remembered(self, action: Tensor, previous: Tensor) -> Tensor:
+        return self.action_features(action) if previous.shape[1] else previous
+
+    def _previous(self, first: Tensor, packing: Packing) -> Tensor:
+        """Previous actions of all rows; ``first`` are those before the first steps."""
+        if not first.shape[1]:
+            return first
+        if packing.action is None:
+            raise ConfigError(
+                "net.previous_action=true needs the actions of the rows: give Packing(..., action)"
+            )
+        earlier = packing.action[packing.earlier().to(first.device)]
+        return torch.cat((first, self.action_features(earlier)))
 
     def critic_names(self) -> set[str]:
         """Names of the parameters that the actor does not use."""
@@ -210,12 +264,19 @@ class Policy(nn.Module):
         with torch.autocast(device, self.precision):
             return encoder(obs).float()
 
+    def _features(
+        self, encoder: nn.Module | None, obs: dict[str, Tensor], previous: Tensor
+    ) -> Tensor:
+        """What a core reads: ``[n, features + size of the previous action]``."""
+        features = self._run(encoder, obs)
+        return torch.cat((features, previous), dim=-1) if previous.shape[1] else features
+
     def _critic_step(
-        self, obs: dict[str, Tensor], features: Tensor, state: Tensor
+        self, obs: dict[str, Tensor], previous: Tensor, features: Tensor, state: Tensor
     ) -> tuple[Tensor, Tensor]:
         if self.critic_core is None:
             return features, state
-        return self.critic_core.step(self._run(self.critic_encoder, obs), state)
+        return self.critic_core.step(self._features(self.critic_encoder, obs, previous), state)
 
     def _value_of(self, features: Tensor) -> Tensor:
         value = self.critic(features)
@@ -234,9 +295,12 @@ class Policy(nn.Module):
         config = self.config
         if config.separate_critic:
             if config.critic_mlp:
-                config = dataclasses.replace(config, mlp=config.critic_mlp, core="none")
-            encoder = Encoder({k: self.spec.observations[k] for k in self.critic_obs}, config)
-            return encoder, make_core(config, encoder.out_features)
+                kind = "auto" if is_foreign(config.encoder) else config.encoder
+                own = {"mlp": config.critic_mlp, "core": "none", "encoder": kind}
+                config = dataclasses.replace(config, **own)  # type: ignore[arg-type]
+            encoder = make_encoder({k: self.spec.observations[k] for k in self.critic_obs}, config)
+            remembered = self.spec.action.size if config.previous_action else 0
+            return encoder, make_core(config, encoder.out_features + remembered)
         if config.critic_mlp:
             raise ConfigError(
                 "net.critic_mlp is of a critic of its own: set net.separate_critic=true"
@@ -252,7 +316,7 @@ class Policy(nn.Module):
     def normalizers(self) -> list[tuple[Encoder, Any]]:
         """Encoders with running observation statistics, and these statistics."""
         encoders = [self.encoder, self.critic_encoder]
-        return [(e, e.norm) for e in encoders if e is not None and e.norm is not None]
+        return [(e, e.norm) for e in encoders if getattr(e, "norm", None) is not None]  # type: ignore[union-attr, misc]
 
 
 def _chosen(spec: EnvSpec, patterns: list[str], key: str) -> tuple[str, ...]:

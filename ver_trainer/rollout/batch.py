@@ -106,15 +106,16 @@ class Rollout:
         def floats(array: np.ndarray) -> Tensor:
             return torch.from_numpy(array[packed.rows]).to(device)
 
+        action = tensors["action"][index]
         return MiniBatch(
             {name: tensor[index] for name, tensor in storage.obs.items()},
-            tensors["action"][index],
+            action,
             tensors["log_prob"][index],
             tensors["value"][index],
             (floats(storage.advantage) - self.mean) / self.std,
             floats(storage.returns),
             floats(self._weight_of_row),
-            Packing(torch.from_numpy(packed.batch_sizes), tensors["state"][firsts]),
+            Packing(torch.from_numpy(packed.batch_sizes), tensors["state"][firsts], action),
             packed.rows,
         )
 

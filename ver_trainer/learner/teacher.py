@@ -1,0 +1,154 @@
+"""Another policy that says, for every step collected, what it would have done."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ver_trainer.config import DistillConfig, PPOConfig
+from ver_trainer.envs.spaces import EnvSpec
+from ver_trainer.errors import ConfigError
+from ver_trainer.export import load_policy
+from ver_trainer.learner.extras import ExtraLoss, along
+from ver_trainer.nets.core import Packing
+from ver_trainer.nets.policy import Pass, Policy
+from ver_trainer.rollout.batch import MiniBatch, Rollout
+from ver_trainer.rollout.sequences import pack
+
+
+class Teacher:
+    """Distance of a policy to another one, over the steps that the first one collects.
+
+    The teacher keeps recurrent states of its own: once per rollout it runs over the new rows, from
+    the states in which it left every environment's last rollout. It reads its own observations.
+
+    Args:
+        policy: the teacher; its parameters are frozen.
+        num_envs: environments of this rank.
+        schedule: weight of the loss as a function of (share of the training, steps) done.
+        name: of its records.
+        error: ``kl`` for KL(teacher || student), of discrete actions the cross-entropy up to a
+            constant, or ``squared`` for the squared distance of the means.
+    """
+
+    module = None
+
+    def __init__(
+        self,
+        policy: Policy,
+        num_envs: int,
+        schedule: Callable[[float, int], float],
+        name: str,
+        error: str = "kl",
+    ) -> None:
+        self.policy = policy.requires_grad_(False)
+        self.schedule, self.name, self.error = schedule, name, error
+        device = next(policy.parameters()).device
+        self.state = torch.zeros(num_envs, policy.actor_state_size, device=device)
+        self.coefficient = schedule(0.0, 0)
+        self._targets: Tensor | None = None
+        self._known = np.zeros(0, bool)
+
+    @torch.no_grad()
+    def prepare(self, rollout: Rollout, progress: float, steps: int) -> None:
+        """Labels the fresh rows of ``rollout``; see :class:`learner.extras.Extra`."""
+        self.coefficient = self.schedule(progress, steps)
+        if not self.coefficient:
+            self._targets = None
+            return
+        storage, order = rollout.storage, rollout.fresh
+        packed = pack(order.rows, order.starts, order.lengths)
+        env = storage.env[packed.first_rows]
+        # An environment may have several sequences: one goes on, the others start an episode.
+        begins = storage.step[packed.first_rows] == 0
+        index = torch.from_numpy(env).to(self.state.device)
+        state = self.state[index]
+        state[torch.from_numpy(begins).to(state.device)] = 0.0
+        rows = torch.from_numpy(packed.rows).to(self.state.device)
+        obs = {name: storage.obs[name][rows] for name in self.policy.actor_obs}
+        action = storage.tensors["action"][rows]
+        packing = Packing(torch.from_numpy(packed.batch_sizes), state, action)
+        distribution, last = self.policy.actor_pass(obs, packing)
+        flat = distribution.flat()
+        self._targets = flat.new_zeros(storage.capacity, flat.shape[1])
+        self._targets[rows] = flat
+        self._known = np.zeros(storage.capacity, bool)
+        self._known[packed.rows] = True
+        newest = np.argsort(storage.episode[packed.first_rows], kind="stable")
+        for sequence in newest.tolist():  # the latest episode of an environment comes last
+            self.state[env[sequence]] = last[sequence]
+
+    def loss(self, forward: Pass, batch: MiniBatch) -> ExtraLoss | None:
+        """Mean distance of a mini-batch's rows; None once the weight is 0."""
+        if self._targets is None:
+            return None
+        index = torch.from_numpy(batch.rows).to(self._targets.device)
+        distribution, targets = forward.distribution, self._targets[index]
+        measure = distribution.divergence if self.error == "kl" else distribution.distance
+        known = torch.from_numpy(self._known[batch.rows]).to(targets.device)
+        loss = (measure(targets) * batch.weight * known).mean()
+        return ExtraLoss(loss, {self.error: loss.detach()})
+
+    def state_dict(self) -> dict[str, Any]:
+        """The recurrent states."""
+        return {"state": self.state.clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        self.state.copy_(state["state"])
+
+
+def make_anchor(policy: Policy, config: PPOConfig, num_envs: int) -> Teacher:
+    """The policy's own pretrained self, with a weight that falls linearly to 0."""
+
+    def weight(progress: float, steps: int) -> float:
+        share = steps / config.anchor_steps if config.anchor_steps else progress
+        return config.anchor_coef * max(1.0 - share, 0.0)
+
+    return Teacher(copy.deepcopy(policy), num_envs, weight, "anchor")
+
+
+def make_teacher(
+    student: Policy, config: DistillConfig, num_envs: int, device: torch.device
+) -> Teacher:
+    """The policy that ``distill.teacher`` names.
+
+    Raises:
+        ConfigError: it reads or does other things than this environment has.
+    """
+    policy = load_policy(config.teacher, str(device))
+    _check_fit(policy, student, config)
+    return Teacher(
+        policy, num_envs, lambda progress, _: along(config.coef, progress), "distill", config.loss
+    )
+
+
+def _check_fit(teacher: Policy, student: Policy, config: DistillConfig) -> None:
+    spec: EnvSpec = student.spec
+    who = f"distill.teacher={config.teacher}"
+    for name, array in teacher.acting_spec.observations.items():
+        if spec.observations.get(name) != array:
+            raise ConfigError(
+                f"{who} reads the observation '{name}' {list(array.shape)}, which this environment "
+                f"does not give (it gives {', '.join(spec.observations)}): let it give all that "
+                "the teacher reads, and choose the student's own with net.actor_obs"
+            )
+    if teacher.spec.action != spec.action:
+        raise ConfigError(
+            f"{who} has other actions ({teacher.spec.action.kind}, {teacher.spec.action.size}) "
+            f"than this environment ({spec.action.kind}, {spec.action.size}): use a teacher that "
+            "was trained with the same actions"
+        )
+    if sorted(teacher.config.binary_actions) != sorted(student.config.binary_actions):
+        raise ConfigError(
+            f"{who} has net.binary_actions={list(teacher.config.binary_actions)}: use the same"
+        )
+    if config.loss == "squared" and spec.action.kind == "discrete":
+        raise ConfigError(
+            "distill.loss=squared is for Box actions, and this environment's are discrete: use kl"
+        )
