@@ -14,6 +14,7 @@ from tpsrl.errors import UserError
 from tpsrl.files import write_json
 from tpsrl.generation.rules import load_scenario
 from tpsrl.jobs.processes import all_cores
+from tpsrl.launch.config import LAUNCH, LaunchConfig
 from tpsrl.provenance import git_commit, machine, now, versions
 from tpsrl.provide import make_episodes
 from tpsrl.rooms import CONFIGS
@@ -34,6 +35,7 @@ class SkillTraining:
     finetune: bool = option(True, "train with VER; false ends after the imitation")
     train_episodes: int = option(500, "episodes to make where none are given, once", min=1)
     imitate: ImitateConfig = field(default_factory=ImitateConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
 
 
 @dataclass

@@ -18,6 +18,7 @@ import torch
 from omegaconf import OmegaConf
 
 from ver_trainer.config import TrainConfig, load_config, validate_pretrained
+from ver_trainer.distributed.ranks import adopt_slurm_step
 from ver_trainer.errors import Interrupted, WorkerFailure
 from ver_trainer.evaluation import evaluate
 from ver_trainer.export import policy_header
@@ -88,6 +89,7 @@ class Runner:
         validate_pretrained(config)
         self.config = config
         self.folder = RunFolder(config)
+        adopt_slurm_step()
         size = int(os.environ.get("WORLD_SIZE", "1"))
         rank = int(os.environ.get("RANK", "0")) if size > 1 else 0
         try:

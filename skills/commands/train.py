@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from skills import training
+from tpsrl.launch.ray_ranks import ray_ranks
+from tpsrl.launch.start import SlurmJob, slurm, torchrun
 from ver_trainer.config import TrainConfig
 
 CONFIG = (training.SkillTraining, TrainConfig)
@@ -13,15 +17,28 @@ HELP = """Trains a policy with VER. The same command again continues the run in 
   tpsrl train skill=pick pretrain=scripted imitate.episodes=400 env_args.episodes=train.json.gz
   tpsrl train env=CartPole-v1 scheme=ver total_steps=200000 out=runs/cartpole
   tpsrl train config=laptop env=package.module:Name-v0 out=runs/mine
+  tpsrl train launch=slurm launch.nodes=2 launch.ranks=8 launch.gpus=8 config=paper ...
 
 config= reads a YAML file of the keys below, or one that ships: with skill= laptop (the default),
 paper and others of configs/skills, otherwise one of configs/train. It may be repeated, and a file
 may name the one that it changes (base: FILE). pretrain=scripted makes demonstrations, cloning and
-DAgger first. docs/trainer.md and docs/training_skills.md say more."""
+DAgger first. launch=torchrun, slurm or ray trains with many ranks (docs/cluster.md).
+docs/trainer.md and docs/training_skills.md say more."""
 
 
 def run(overrides: list[str]) -> int:
     """Trains; returns 0 when done, 128 + the signal's number when a signal stopped the run."""
+    keys, config = training.parse(overrides)
+    launch = keys.launch
+    if launch.engine == "torchrun":
+        return torchrun(launch, "train", overrides)
+    if launch.engine == "slurm":
+        return slurm(launch, "train", [SlurmJob(run, overrides)], launch.ranks)
+    if launch.engine == "ray":
+        return ray_ranks(launch, "train", run, overrides, Path(config.out))
+    if launch.dry_run:
+        print(f"'tpsrl train' would run in this process, in '{config.out}'")
+        return 0
     result = training.run(overrides)
     if result is None:
         return 0

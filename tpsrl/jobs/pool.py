@@ -23,7 +23,7 @@ from tpsrl.jobs.processes import follow_parent
 
 J = TypeVar("J")
 R = TypeVar("R")
-_START_SECONDS = 300.0
+START_SECONDS = 300.0
 """A worker may take so long to build what it needs, however short its jobs are."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -200,7 +200,7 @@ class JobPool(Generic[J, R]):
         return [Finished(job, None, deaths, lost=True, exit_code=code)]
 
     def _is_hung(self, worker: _Worker[J]) -> bool:
-        limit = self._timeout if worker.ready else max(self._timeout, _START_SECONDS)
+        limit = self._timeout if worker.ready else max(self._timeout, START_SECONDS)
         busy = worker.task is not None or not worker.ready
         return busy and time.monotonic() - worker.started > limit
 

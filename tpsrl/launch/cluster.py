@@ -1,0 +1,43 @@
+"""A connection to a Ray cluster, or to one that lives as long as the command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tpsrl.errors import UserError
+from tpsrl.launch.config import LaunchConfig, need
+
+
+@contextmanager
+def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
+    """Yield the ``ray`` module, connected.
+
+    Args:
+        launch: ``address`` is that of a cluster; ``None`` starts one in processes of this machine,
+            which end with this one, however it ends.
+        cpus: cores that such a cluster counts.
+
+    Raises:
+        UserError: Ray is not installed, or no cluster answers at the address.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = need("ray")
+    options: dict[str, Any] = {"logging_level": "warning", "include_dashboard": False}
+    if launch.address is None:
+        options |= {"address": "local", "num_cpus": cpus}
+    else:
+        options = {"address": launch.address, "logging_level": "warning"}
+    try:
+        ray.init(**options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"launch.address={launch.address}: no Ray cluster answers ({error}); start one with"
+            " 'ray start --head', or leave the address out"
+        ) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
