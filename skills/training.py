@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -83,15 +83,21 @@ def _folders(first: str) -> list[Path]:
     return [CONFIGS / first, *([CONFIGS / "superseded"] if first == "skills" else [])]
 
 
-def run(words: Sequence[str]) -> TrainResult | None:
+def run(
+    words: Sequence[str], on_record: Callable[[dict[str, Any]], None] | None = None
+) -> TrainResult | None:
     """Imitate if wanted, then train with VER; ``None`` if the imitation was all that was wanted.
+
+    Args:
+        words: see :func:`parse`.
+        on_record: called with every record of VER's log.
 
     Raises:
         UserError: bad input, or the trainer cannot go on.
     """
     keys, config = parse(words)
     if keys.skill is None:
-        return train(config)
+        return train(config, on_record=on_record)
     config.env_args |= _episodes(keys.skill, config.env_args, keys.train_episodes)
     if keys.pretrain == "scripted":
         folder = Path(config.out) / "imitation"
@@ -101,7 +107,7 @@ def run(words: Sequence[str]) -> TrainResult | None:
         )
         print(f"imitation done: {weights}")
         config.pretrained = config.pretrained or str(weights)
-    return train(config) if keys.finetune else None
+    return train(config, on_record=on_record) if keys.finetune else None
 
 
 def _episodes(skill: str, env_args: Mapping[str, Any], count: int) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +43,11 @@ def ray_ranks(launch: LaunchConfig, command: str, run: Run, words: Sequence[str]
         resources = {"CPU": float(cores)} | ({"GPU": float(launch.gpus)} if launch.gpus else {})
         trainer = torch.TorchTrainer(
             _rank,
-            train_loop_config={"run": run, "words": ["resume=loose", *words, HERE]},
+            train_loop_config={
+                "run": run,
+                "words": ["resume=loose", *words, HERE],
+                "folder": os.getcwd(),
+            },
             scaling_config=train.ScalingConfig(
                 num_workers=(1, launch.ranks),
                 use_gpu=launch.gpus > 0,
@@ -68,6 +73,7 @@ _NEVER = 1e9
 
 def _rank(settings: dict[str, Any]) -> None:
     """What a Ray worker does; Ray Train has joined the ranks before."""
+    os.chdir(settings["folder"])
     code = settings["run"](settings["words"])
     if code:
         sys.exit(code)
