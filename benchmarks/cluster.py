@@ -196,15 +196,20 @@ def part_train(folder: Path, config: Config) -> dict[str, Any]:
     }
 
 
-def left_over(before: set[int], shared: set[str]) -> list[str]:
-    """Return processes and shared memory of Ray or tpsrl that were not there before."""
-    found = [f"/dev/shm/{name}" for name in set(os.listdir("/dev/shm")) - shared]
-    for process in psutil.process_iter(["pid", "cmdline", "status"]):
-        line = " ".join(process.info["cmdline"] or ())
-        if process.info["pid"] in before or process.info["status"] == psutil.STATUS_ZOMBIE:
-            continue
-        if "ray" in line or "tpsrl" in line or "ver_trainer" in line:
-            found.append(line[:100])
+def left_over(mark: str, shared: set[str]) -> list[str]:
+    """Return processes with a mark in their environment, and shared memory that is new.
+
+    Semaphores of other programs come and go, so those are not looked at.
+    """
+    found = [
+        f"/dev/shm/{name}"
+        for name in set(os.listdir("/dev/shm")) - shared
+        if not name.startswith("sem.")
+    ]
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and mark in process.environ():
+                found.append(" ".join(process.cmdline())[:100])
     return found
 
 
@@ -223,16 +228,18 @@ def part_stray(folder: Path, config: Config) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, words in commands.items():
         for number in (signal.SIGINT, signal.SIGKILL):
-            before, shared = set(psutil.pids()), set(os.listdir("/dev/shm"))
+            mark, shared = f"MARK_{name}_{number.name}", set(os.listdir("/dev/shm"))
             out = folder / f"{name}{number}"
+            os.environ[mark] = "1"
             process = tpsrl(*words, f"out={out}", wait=False, start_new_session=True)
+            del os.environ[mark]
             until(lambda out=out, name=name: bool(lines_of(out / begun[name])), 300, process)
             process.send_signal(number)
             code = process.wait(timeout=120)
             end = time.monotonic() + 30
-            while left_over(before, shared) and time.monotonic() < end:
+            while left_over(mark, shared) and time.monotonic() < end:
                 time.sleep(0.5)
-            left = left_over(before, shared)
+            left = left_over(mark, shared)
             found[f"{name}, {number.name}"] = {"code": code, "left": left}
     return found
 

@@ -15,6 +15,7 @@ from tpsrl.files import write_json
 from tpsrl.generation.rules import load_scenario
 from tpsrl.jobs.processes import all_cores
 from tpsrl.launch.config import LAUNCH, LaunchConfig
+from tpsrl.launch.pools import jobs_on
 from tpsrl.provenance import git_commit, machine, now, versions
 from tpsrl.provide import make_episodes
 from tpsrl.rooms import CONFIGS
@@ -102,12 +103,18 @@ def run(
     if keys.pretrain == "scripted":
         folder = Path(config.out) / "imitation"
         _note_origin(folder, words)
-        weights = imitate(
-            keys.skill, config.env_args, config.net, keys.imitate, folder, config.threads
-        )
+        with jobs_on(keys.launch):
+            weights = imitate(
+                keys.skill, config.env_args, config.net, keys.imitate, folder, config.threads
+            )
         print(f"imitation done: {weights}")
         config.pretrained = config.pretrained or str(weights)
     return train(config, on_record=on_record) if keys.finetune else None
+
+
+def imitated(out: Path) -> bool:
+    """Return whether a run folder holds the result of an imitation."""
+    return (out / "imitation" / "policy.safetensors").exists()
 
 
 def _episodes(skill: str, env_args: Mapping[str, Any], count: int) -> dict[str, str]:

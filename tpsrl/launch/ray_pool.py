@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
@@ -69,7 +71,7 @@ class RayPool(JobPool[J, R], Generic[J, R]):
             room = max(int(ray.cluster_resources().get("CPU", 0)) // cores, 1)
             while waiting and len(running) < room:
                 job, attempt = waiting.popleft()
-                running[task.remote(name, work, job, self._timeout)] = job, attempt
+                running[task.remote(name, work, job, self._timeout, os.getcwd())] = job, attempt
             for ended in ray.wait(list(running), timeout=1.0)[0]:
                 job, attempt = running.pop(ended)
                 try:
@@ -96,23 +98,26 @@ class _Kept:
     run: Callable[[Any], Any]
 
 
-def _do(name: str, work: list[Any], job: Any, timeout: float) -> tuple[str, Any]:
+def _do(name: str, work: list[Any], job: Any, timeout: float, folder: str) -> tuple[str, Any]:
     """Turn a job into a result in a Ray worker.
 
     Returns:
         ``("result", it)``, or ``("user error", message)``, ``("fault", traceback)``.
     """
-    # Ctrl-C, timeouts and crashes end the process, which the pool sees.
-    limit = timeout if _Kept.name == name else max(timeout, START_SECONDS)
-    faulthandler.dump_traceback_later(limit, exit=True, file=sys.__stderr__)
+    # What hangs is ended from within: only here is it known when the job really began.
+    end_after = partial(faulthandler.dump_traceback_later, exit=True, file=sys.__stderr__)
     try:
         if _Kept.name != name:
+            end_after(max(timeout, START_SECONDS))
             _Kept.stack.close()
             _Kept.name = ""
+            with suppress(OSError):  # relative paths of jobs are the driver's, where they can be
+                os.chdir(folder)
             import ray
 
             _Kept.run = _Kept.stack.enter_context(ray.get(work[0])())
             _Kept.name = name
+        end_after(timeout)
         return "result", _Kept.run(job)
     except UserError as error:
         return "user error", str(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -76,7 +75,7 @@ def _rank(settings: dict[str, Any]) -> None:
     os.chdir(settings["folder"])
     code = settings["run"](settings["words"])
     if code:
-        sys.exit(code)
+        raise RuntimeError(f"a rank ended with code {code}")
 
 
 def _reason(error: BaseException, launch: LaunchConfig) -> str:

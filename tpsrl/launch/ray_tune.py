@@ -58,6 +58,9 @@ def run_trials(
             def on_trial_error(self, *, trial: Any, **info: Any) -> None:
                 failed.append(jobs[trial.config["number"]])
 
+            def __reduce__(self) -> Any:  # Ray keeps its settings in a file; this is of here
+                return tune.Callback, ()
+
         resources = {"cpu": cores} | ({"gpu": launch.gpus} if launch.gpus else {})
         parameters = {"train": train, "jobs": list(jobs), "folder": os.getcwd()}
         tuner = tune.Tuner(
