@@ -195,10 +195,10 @@ def table(records: Sequence[Record]) -> list[Record]:
         setting = {key: value for key, value in record["setting"].items() if key != "seed"}
         groups.setdefault(json.dumps(setting), []).append(record)
     rows = []
-    for setting, members in groups.items():
+    for text, members in groups.items():
         scores = [r["score"] for r in members if r["score"] is not None]
         rows.append({
-            "setting": json.loads(setting),
+            "setting": json.loads(text),
             "trainings": len(members),
             "finished": sum(r["finished"] for r in members),
             "mean": statistics.fmean(scores) if scores else None,

@@ -25,11 +25,12 @@ def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = need("ray")
-    options: dict[str, Any] = {"logging_level": "warning", "include_dashboard": False}
+    # Ray's own words on what happens to nodes would bury ours; they are in its log folder.
+    options: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
     if launch.address is None:
-        options |= {"address": "local", "num_cpus": cpus}
+        options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     else:
-        options = {"address": launch.address, "logging_level": "warning"}
+        options |= {"address": launch.address}
     try:
         ray.init(**options)
     except (ConnectionError, ValueError, RuntimeError) as error:

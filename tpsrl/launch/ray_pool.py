@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -105,7 +104,7 @@ def _do(name: str, work: list[Any], job: Any, timeout: float, folder: str) -> tu
         ``("result", it)``, or ``("user error", message)``, ``("fault", traceback)``.
     """
     # What hangs is ended from within: only here is it known when the job really began.
-    end_after = partial(faulthandler.dump_traceback_later, exit=True, file=sys.__stderr__)
+    end_after = partial(faulthandler.dump_traceback_later, exit=True, file=2)
     try:
         if _Kept.name != name:
             end_after(max(timeout, START_SECONDS))

@@ -36,7 +36,10 @@ def ray_ranks(launch: LaunchConfig, command: str, run: Run, words: Sequence[str]
         where = launch.address or "a cluster that starts here"
         print(f"'tpsrl {command}' would run as 1 to {launch.ranks} ranks of Ray Train on {where}")
         return 0
+    # So long Ray waits for a node that is gone before it makes do with those that are left.
+    os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "30")
     cores = launch.cpus or 1
+    print(f"1 to {launch.ranks} ranks under Ray Train; their progress is in '{out}/metrics.jsonl'")
     with connected(launch, launch.ranks * cores):
         train, torch = need("ray.train"), need("ray.train.torch")
         resources = {"CPU": float(cores)} | ({"GPU": float(launch.gpus)} if launch.gpus else {})
@@ -64,6 +67,7 @@ def ray_ranks(launch: LaunchConfig, command: str, run: Run, words: Sequence[str]
             trainer.fit()
         except train.TrainingFailedError as error:
             raise UserError(_reason(error, launch)) from error
+    print(f"done, in '{out}'")
     return 0
 
 

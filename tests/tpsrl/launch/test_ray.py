@@ -11,7 +11,7 @@ import pytest
 
 from eval.runner import evaluate
 from tests.eval.counting_world import episode, spec
-from tests.eval.test_runner import wait_until
+from tests.eval.test_runner import alive, wait_until
 from tests.tpsrl.jobs.test_pool import counting
 from tpsrl.errors import UserError
 from tpsrl.launch.config import LaunchConfig
@@ -49,7 +49,9 @@ def test_an_evaluation_survives_a_node(cluster, tmp_path: Path) -> None:
 
     def kill_a_node() -> None:
         wait_until(lambda: sum(pid.exists() for pid in pids) == 2, 60.0)
+        running = [int(pid.read_text()) for pid in pids if pid.exists()]
         cluster.remove_node(second, allow_graceful=False)
+        wait_until(lambda: not all(alive(pid) for pid in running), 60.0)
         gate.touch()
 
     killer = threading.Thread(target=kill_a_node)
