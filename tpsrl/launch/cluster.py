@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,8 +33,9 @@ def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
     else:
         options |= {"address": launch.address}
     try:
+        _knock(launch.address or "")
         ray.init(**options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
             f"launch.address={launch.address}: no Ray cluster answers ({error}); start one with"
             " 'ray start --head', or leave the address out"
@@ -42,3 +44,14 @@ def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nobody listens, at which Ray would wait for minutes.
+
+    Raises:
+        OSError: nobody does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()

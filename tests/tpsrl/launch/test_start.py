@@ -55,6 +55,21 @@ def test_a_dry_run_prints_what_torchrun_would_be(capsys: pytest.CaptureFixture[s
     assert all(word in line for word in expected) and line[-1] == "launch=local"
 
 
+def test_a_dry_run_prints_the_script_for_slurm(capsys, tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    words = ["launch=slurm", "launch.nodes=2", "launch.ranks=4", "launch.partition=gpu"]
+    words += ["launch.sbatch.account=robots", f"launch.folder={tmp_path}", "launch.dry_run=true"]
+    assert main(["train", "env=CartPole-v1", *words]) == 0
+    script = capsys.readouterr().out
+    for flag in ("nodes=2", "ntasks-per-node=4", "partition=gpu", "account=robots", "requeue"):
+        assert f"#SBATCH --{flag}" in script
+    assert "--signal=USR2@90" in script and "srun" in script
+    assert main(["eval", "workers=6", *words[:1], words[-2], words[-1]]) == 0
+    assert "#SBATCH --cpus-per-task=6" in capsys.readouterr().out
+    assert main(["eval", "launch=slurm", "launch.nodes=2"]) == 2
+    assert "launch=ray" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("module", ["submitit", "ray"])
 def test_a_missing_engine_is_refused_with_the_remedy(module: str, tmp_path: Path) -> None:
     engine = {"submitit": "slurm"}.get(module, module)
