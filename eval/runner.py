@@ -24,6 +24,8 @@ from tpsrl.jobs.folder import EPISODES_FILE, ResultFolder, read_folder
 from tpsrl.jobs.pool import JobPool
 from tpsrl.jobs.progress import Tally
 from tpsrl.jobs.threads import one_thread
+from tpsrl.launch.config import LaunchConfig
+from tpsrl.launch.pools import open_pool
 
 Record = dict[str, Any]
 """A line of ``episodes.jsonl``: ``index``, ``fingerprint``, ``success``, ``steps`` and more."""
@@ -60,6 +62,7 @@ def measure(
     attempts: int = 3,
     timeout: float = 3600.0,
     label: str = "eval",
+    launch: LaunchConfig | None = None,
 ) -> dict[str, Any]:
     """Run the jobs that ``out`` lacks and write its summary.
 
@@ -75,6 +78,7 @@ def measure(
         attempts: workers that may die over one episode before it counts as a failure.
         timeout: wall-clock seconds for one episode before its worker is taken for hung.
         label: shown beside the progress bar.
+        launch: where the workers are; ``None`` for this machine.
 
     Returns:
         The summary, as written to ``summary.json``.
@@ -88,7 +92,8 @@ def measure(
         session = _Session(workers)
         try:
             if todo:
-                pool = JobPool[Any, Any](partial(_playing, study), workers, attempts, timeout)
+                work = partial(_playing, study)
+                pool = open_pool(launch or LaunchConfig(), work, workers, attempts, timeout)
                 tally = Tally(label, len(jobs), len(jobs) - len(todo))
                 session.run(study, todo, pool, folder, tally)
         finally:
@@ -215,6 +220,7 @@ def evaluate(
     attempts: int = 3,
     timeout: float = 3600.0,
     label: str = "eval",
+    launch: LaunchConfig | None = None,
 ) -> dict[str, Any]:
     """Run an agent over the episodes that ``out`` lacks, see :func:`measure`.
 
@@ -226,6 +232,7 @@ def evaluate(
         attempts: workers that may die over one episode before it counts as a failure.
         timeout: wall-clock seconds for one episode before its worker is taken for hung.
         label: shown beside the progress bar.
+        launch: where the workers are; ``None`` for this machine.
 
     Returns:
         The summary, as written to ``summary.json``.
@@ -235,7 +242,7 @@ def evaluate(
         RuntimeError: workers cannot start.
     """
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
-    return measure(_ChainStudy(spec), jobs, out, workers, attempts, timeout, label)
+    return measure(_ChainStudy(spec), jobs, out, workers, attempts, timeout, label, launch)
 
 
 def report_errors(summary: Mapping[str, Any], out: Path) -> int:

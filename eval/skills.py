@@ -17,14 +17,15 @@ from tpsrl import options
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import REPLICA_CAD, HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from tpsrl.launch.config import LAUNCH, LaunchConfig
 from tpsrl.provide import find_episodes
-from ver_trainer.options import load, option, to_dict
+from ver_trainer.options import option, to_dict
 
 HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment.
 
 Writes episodes.jsonl and summary.json into out=; the same command again runs what is missing."""
 
-_FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat")
+_FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch")
 """Keys that decide no result."""
 
 
@@ -68,11 +69,11 @@ class SkillEvalConfig:
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
+    launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
 
 
-def run(overrides: list[str]) -> int:
+def evaluate_skill(config: SkillEvalConfig) -> int:
     """Run the missing episodes, print and write the summary."""
-    config = load(SkillEvalConfig, overrides)
     name = f"{config.skill}_{config.split}_{config.agent}"
     out = config.out or Path("outputs/skills") / name
     policy, env_args = _parts(config)
@@ -81,7 +82,8 @@ def run(overrides: list[str]) -> int:
     data = _fingerprint(config)
     jobs = [TrialJob(k, config.seed + k, data) for k in range(config.episodes)]
     label = f"{config.agent} {config.skill}"
-    summary = measure(study, jobs, out, config.workers, config.attempts, config.timeout, label)
+    limits = (config.workers, config.attempts, config.timeout)
+    summary = measure(study, jobs, out, *limits, label, config.launch)
     _print(config, summary)
     for kind, path in policy.special.items() if policy is not None else ():
         print(f"  where the kind of place is {kind} {path.name} acts, a policy of its own")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +14,8 @@ from tpsrl.errors import UserError
 from tpsrl.files import write_json
 from tpsrl.generation.rules import load_scenario
 from tpsrl.jobs.processes import all_cores
+from tpsrl.launch.config import LAUNCH, LaunchConfig
+from tpsrl.launch.pools import jobs_on
 from tpsrl.provenance import git_commit, machine, now, versions
 from tpsrl.provide import make_episodes
 from tpsrl.rooms import CONFIGS
@@ -35,6 +37,7 @@ class SkillTraining:
     finetune: bool = option(True, "train with VER; false ends after the imitation")
     train_episodes: int = option(500, "episodes to make where none are given, once", min=1)
     imitate: ImitateConfig = field(default_factory=ImitateConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
 
 
 @dataclass
@@ -91,26 +94,38 @@ def _folders(first: str) -> list[Path]:
     return [CONFIGS / first, *([CONFIGS / "superseded"] if first == "skills" else [])]
 
 
-def run(words: Sequence[str]) -> TrainResult | None:
+def run(
+    words: Sequence[str], on_record: Callable[[dict[str, Any]], None] | None = None
+) -> TrainResult | None:
     """Imitate if wanted, then train with VER; ``None`` if the imitation was all that was wanted.
+
+    Args:
+        words: see :func:`parse`.
+        on_record: called with every record of VER's log.
 
     Raises:
         UserError: bad input, or the trainer cannot go on.
     """
     keys, config = parse(words)
     if keys.skill is None:
-        return train(config)
+        return train(config, on_record=on_record)
     settle_threads(config)
     config.env_args |= _episodes(keys.skill, config.env_args, keys.train_episodes)
     if keys.pretrain == "scripted":
         folder = Path(config.out) / "imitation"
         _note_origin(folder, words)
-        weights = imitate(
-            keys.skill, config.env_args, config.net, keys.imitate, folder, config.threads
-        )
+        with jobs_on(keys.launch):
+            weights = imitate(
+                keys.skill, config.env_args, config.net, keys.imitate, folder, config.threads
+            )
         print(f"imitation done: {weights}")
         config.pretrained = config.pretrained or str(weights)
-    return train(config) if keys.finetune else None
+    return train(config, on_record=on_record) if keys.finetune else None
+
+
+def imitated(out: Path) -> bool:
+    """Return whether a run folder holds the result of an imitation."""
+    return (out / "imitation" / "policy.safetensors").exists()
 
 
 def _episodes(skill: str, env_args: Mapping[str, Any], count: int) -> dict[str, str]:

@@ -16,7 +16,7 @@ PLAN = """
 
     tpsrl
         tpsrl.errors tpsrl.rooms tpsrl.files tpsrl.geometry
-        tpsrl.provenance tpsrl.drawing tpsrl.jobs
+        tpsrl.provenance tpsrl.drawing tpsrl.jobs tpsrl.launch
         tpsrl.robot.fetch tpsrl.robot.mjcf tpsrl.robot.kinematics
         tpsrl.scenes.description tpsrl.scenes.geometry tpsrl.scenes.boxes tpsrl.scenes.library
         tpsrl.scenes.cache tpsrl.scenes.objects tpsrl.scenes.kitchen tpsrl.scenes.furniture
@@ -37,7 +37,7 @@ PLAN = """
 
     skills
         skills.interface skills.tasks skills.row skills.motion skills.programs skills.book
-        skills.envs skills.learned skills.superseded skills.training skills.commands
+        skills.envs skills.learned skills.superseded skills.training skills.sweep skills.commands
 
     planner.model planner.ground planner.search planner.load planner
         planner.monitor planner.draw planner.pddl planner.chain planner.options planner.commands

@@ -7,8 +7,9 @@ Fields say more of themselves through their metadata, which :func:`option` write
 
 ``min`` and ``max`` may be reached, ``above`` and ``below`` may not; numbers are finite;
 ``was=("processes",)`` lists keys that this one replaced; with ``open=True`` a
-``package.module:Class`` may stand beside the choices. ``Literal`` and ``Enum`` annotations restrict
-values as well. OmegaConf does the type checking. Nothing here imports torch.
+``package.module:Class`` may stand beside the choices. A section with ``word="engine"`` in its
+metadata takes a word of its own: ``launch=ray`` is ``launch.engine=ray``. ``Literal`` and ``Enum``
+annotations restrict values as well. OmegaConf does the type checking. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -243,6 +244,8 @@ def _parse(text: str, hint: Any) -> Any:
 
 def _assign(config: DictConfig, schema: type, key: str, value: Any, origin: str) -> None:
     hint, metadata = _lookup(schema, key, origin)
+    if "word" in metadata and not isinstance(value, Mapping):
+        return _assign(config, schema, f"{key}.{metadata['word']}", value, origin)
     plain = _required_type(hint)
     shown = f"'{value}'" if isinstance(value, str) else str(value)
     choices = metadata.get("choices")
@@ -331,7 +334,9 @@ def _leaves(schema: type, prefix: str = "") -> list[tuple[str, dataclasses.Field
         hint = hints[field.name]
         plain = _required_type(hint)
         if dataclasses.is_dataclass(plain):
-            found += _leaves(cast(type, plain), f"{prefix}{field.name}.")
+            section, word = f"{prefix}{field.name}", field.metadata.get("word")
+            inner = _leaves(cast(type, plain), f"{section}.")
+            found += [(section if n == f"{section}.{word}" else n, f, h) for n, f, h in inner]
         else:
             found.append((prefix + field.name, field, hint))
     return found

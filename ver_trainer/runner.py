@@ -18,6 +18,7 @@ import torch
 from omegaconf import OmegaConf
 
 from ver_trainer.config import TrainConfig, load_config, validate_pretrained
+from ver_trainer.distributed.ranks import adopt_slurm_step
 from ver_trainer.errors import Interrupted, WorkerFailure
 from ver_trainer.evaluation import evaluate
 from ver_trainer.export import policy_header
@@ -54,6 +55,7 @@ class TrainResult:
 def train(
     config: TrainConfig | None = None,
     env: Callable[..., Any] | None = None,
+    on_record: Callable[[dict[str, Any]], None] | None = None,
     **values: Any,
 ) -> TrainResult:
     """Trains a policy; the same call again continues the run in ``out``.
@@ -61,9 +63,10 @@ def train(
     Args:
         config: a configuration, or None to build one from ``values``.
         env: function that makes an environment, instead of a Gymnasium id.
+        on_record: called with every record of the log.
         **values: configuration values, e.g. ``scheme="ver"`` or ``**{"ppo.epochs": 4}``.
     """
-    return Runner(config or load_config(**values), env).run()
+    return Runner(config or load_config(**values), env, on_record).run()
 
 
 def interleave(parts: list[list[EpisodeEnd]]) -> list[EpisodeEnd]:
@@ -84,10 +87,17 @@ class Runner:
         episodes: the last ``log.window`` episodes of all ranks, the same on every rank.
     """
 
-    def __init__(self, config: TrainConfig, env: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        env: Callable[..., Any] | None = None,
+        on_record: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self._on_record = on_record or (lambda record: None)
         validate_pretrained(config)
         self.config = config = copy.deepcopy(config)  # automatic values are replaced in it
         self.folder = RunFolder(config)
+        adopt_slurm_step()
         size = int(os.environ.get("WORLD_SIZE", "1"))
         rank = int(os.environ.get("RANK", "0")) if size > 1 else 0
         try:
@@ -287,7 +297,9 @@ class Runner:
             if self._best_by() == "eval":
                 self._save(None)  # what was measured is what is kept
         if self.updates % log.interval == 0:
-            self.logger.record(self._record(stats, metrics, learn_seconds))
+            record = self._record(stats, metrics, learn_seconds)
+            self.logger.record(record)
+            self._on_record(record)
         if self.updates % log.checkpoint_interval == 0:
             self._save(None)
 

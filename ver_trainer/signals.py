@@ -1,4 +1,4 @@
-"""Turns SIGINT, SIGTERM and SIGUSR1 into a request to checkpoint and stop."""
+"""Turns SIGINT, SIGTERM, SIGUSR1 and SIGUSR2 into a request to checkpoint and stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType, TracebackType
 
 from ver_trainer.errors import Interrupted
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class StopSignals:
@@ -53,8 +53,10 @@ class StopSignals:
             raise Interrupted(signal.Signals(self.received).name)
 
     def requeue(self) -> bool:
-        """After SIGUSR1 under SLURM: puts the job back into the queue."""
+        """After SIGUSR1 under SLURM: puts the job back into the queue, unless submitit does."""
         job = os.environ.get("SLURM_JOB_ID")
+        if "SUBMITIT_EXECUTOR" in os.environ:  # see tpsrl.launch.start.SlurmJob
+            return self.received == signal.SIGUSR2
         if self.received != signal.SIGUSR1 or not job or not shutil.which("scontrol"):
             return False
         return subprocess.run(["scontrol", "requeue", job], check=False).returncode == 0

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from eval.figures import draw_stages, load_runs
 from eval.runner import evaluate, report_errors
-from eval.skills import SkillEvalConfig
-from eval.skills import run as evaluate_skill
+from eval.skills import SkillEvalConfig, evaluate_skill
 from eval.spec import evaluation_spec
 from eval.table import print_summary
 from planner import options as agent_options
@@ -17,6 +16,8 @@ from planner.chain.problems import to_solve
 from tpsrl import options
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
+from tpsrl.launch.config import LAUNCH, LaunchConfig
+from tpsrl.launch.start import as_one_job
 from tpsrl.provide import load_scenario_episodes
 from ver_trainer.options import load, option
 
@@ -27,7 +28,8 @@ command again only runs what is missing, so it can be stopped and continued at a
 docs/evaluation.md explains the numbers.
 
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
-  tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment"""
+  tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment
+  tpsrl eval launch=ray launch.address=auto ...     on a cluster (docs/cluster.md)"""
 
 
 @dataclass
@@ -58,6 +60,7 @@ class EvalConfig:
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
+    launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
 
 
 CONFIG = (EvalConfig, SkillEvalConfig)
@@ -66,10 +69,13 @@ CONFIG = (EvalConfig, SkillEvalConfig)
 def run(overrides: list[str]) -> int:
     """Evaluate, print the table and the paths of the results."""
     if any(word.startswith("skill=") for word in overrides):
-        return evaluate_skill(overrides)
+        return _skill(overrides)
     config = load(EvalConfig, overrides)
     if config.skill is not None:  # named by a file of config=
-        return evaluate_skill([f"skill={config.skill}", *overrides])
+        return _skill([f"skill={config.skill}", *overrides])
+    code = as_one_job(config.launch, "eval", run, overrides, config.workers)
+    if code is not None:
+        return code
 
     scenario = to_solve(config.scenario).name
     name = f"{scenario}_{config.split}_{config.agent}_{config.executor}"
@@ -94,8 +100,15 @@ def run(overrides: list[str]) -> int:
     if config.agent != "scripted":
         print(skills_in_use(config.agent, config.scenario, config.weights))
     label = f"{scenario} {config.executor}"
-    summary = evaluate(spec, episodes, out, config.workers, config.attempts, config.timeout, label)
+    limits = (config.workers, config.attempts, config.timeout)
+    summary = evaluate(spec, episodes, out, *limits, label, config.launch)
     print_summary(summary)
     figure = draw_stages(load_runs([out]), out / "stages.png")
     print(f"\n{out / 'summary.json'}\n{figure}")
     return report_errors(summary, out)
+
+
+def _skill(overrides: list[str]) -> int:
+    config = load(SkillEvalConfig, overrides)
+    code = as_one_job(config.launch, "eval", run, overrides, config.workers)
+    return evaluate_skill(config) if code is None else code

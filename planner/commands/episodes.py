@@ -13,6 +13,8 @@ from tpsrl.errors import UserError
 from tpsrl.generation.moved import moved_episodes
 from tpsrl.generation.parallel import generate
 from tpsrl.generation.rules import SPLIT_LAYOUTS, load_scenario, with_clutter
+from tpsrl.launch.config import LAUNCH, LaunchConfig
+from tpsrl.launch.start import as_one_job
 from tpsrl.scenes.apartment import load_apartment
 from ver_trainer.options import load
 
@@ -43,6 +45,7 @@ class EpisodesConfig:
         default=None,
         metadata={"help": "episode file to move into the split's layouts, nothing is simulated"},
     )
+    launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
 
 
 CONFIG = EpisodesConfig
@@ -55,12 +58,16 @@ def run(overrides: list[str]) -> int:
         raise UserError(f"out={config.out} must end in .json or .json.gz")
     if config.moved is not None:
         return _move(config, config.moved)
+    code = as_one_job(config.launch, "episodes", run, overrides, config.workers)
+    if code is not None:
+        return code
     scenario = load_scenario(config.scenario)
     if config.clutter is not None:
         scenario = with_clutter(scenario, config.clutter)
 
     started = time.monotonic()
-    rejections = generate(scenario, config.split, config.n, config.seed, config.out, config.workers)
+    what = (scenario, config.split, config.n, config.seed)
+    rejections = generate(*what, config.out, config.workers, config.launch)
     seconds = time.monotonic() - started
     print(f"{config.out}: {config.n} episodes in {seconds:.0f} s")
     total = sum(rejections.values())

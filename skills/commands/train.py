@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from skills import training
+from tpsrl.errors import UserError
+from tpsrl.launch.ray_ranks import ray_ranks
+from tpsrl.launch.start import SlurmJob, slurm, torchrun
 from ver_trainer.config import TrainConfig
 
 CONFIG = (training.SkillTraining, TrainConfig)
@@ -13,15 +18,21 @@ HELP = """Trains a policy with VER. The same command again continues the run in 
   tpsrl train skill=pick pretrain=scripted imitate.episodes=400 env_args.episodes=train.json.gz
   tpsrl train env=CartPole-v1 scheme=ver total_steps=200000 out=runs/cartpole
   tpsrl train config=laptop env=package.module:Name-v0 out=runs/mine
+  tpsrl train launch=slurm launch.nodes=2 launch.ranks=8 launch.gpus=8 config=paper ...
 
 config= reads a YAML file of the keys below, or one that ships: with skill= laptop (the default),
 paper and others of configs/skills, otherwise one of configs/train. It may be repeated, and a file
 may name the one that it changes (base: FILE). pretrain=scripted makes demonstrations, cloning and
-DAgger first. docs/trainer.md and docs/training_skills.md say more."""
+DAgger first. launch=torchrun, slurm or ray trains with many ranks (docs/cluster.md).
+docs/trainer.md and docs/training_skills.md say more."""
 
 
 def run(overrides: list[str]) -> int:
     """Trains; returns 0 when done, 128 + the signal's number when a signal stopped the run."""
+    keys, config = training.parse(overrides)
+    code = _elsewhere(keys, Path(config.out), overrides)
+    if code is not None:
+        return code
     result = training.run(overrides)
     if result is None:
         return 0
@@ -32,3 +43,26 @@ def run(overrides: list[str]) -> int:
         f"episodes {result.mean_return:.4g}, in '{result.folder}'"
     )
     return 0
+
+
+def _elsewhere(keys: training.TrainKeys, out: Path, words: list[str]) -> int | None:
+    """Start the ranks that ``launch=`` asks for; ``None`` if this process is the training."""
+    launch = keys.launch
+    imitates = keys.pretrain == "scripted" and not training.imitated(out)
+    if launch.engine in ("torchrun", "slurm") and imitates and not launch.dry_run:
+        raise UserError(
+            f"pretrain=scripted is work of one process, and its result is not in '{out}': run the"
+            " same with launch=local (or ray) and finetune=false before the ranks"
+        )
+    if launch.engine == "torchrun":
+        return torchrun(launch, "train", words)
+    if launch.engine == "slurm":
+        return slurm(launch, "train", [SlurmJob(run, words)], launch.ranks)
+    if launch.dry_run and launch.engine == "local":
+        print(f"'tpsrl train' would run in this process, in '{out}'")
+        return 0
+    if launch.engine == "ray" and keys.finetune:
+        if imitates and not launch.dry_run:
+            training.run([*words, "finetune=false"])
+        return ray_ranks(launch, "train", run, words, out)
+    return None

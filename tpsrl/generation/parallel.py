@@ -20,6 +20,8 @@ from tpsrl.generation.rules import Scenario
 from tpsrl.jobs.folder import ResultFolder
 from tpsrl.jobs.pool import JobPool
 from tpsrl.jobs.progress import Tally
+from tpsrl.launch.config import LaunchConfig
+from tpsrl.launch.pools import open_pool
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.objects import object_types
 
@@ -33,7 +35,13 @@ class _Draw:
 
 
 def generate(
-    scenario: Scenario, split: str, n: int, seed: int, out: Path, workers: int
+    scenario: Scenario,
+    split: str,
+    n: int,
+    seed: int,
+    out: Path,
+    workers: int,
+    launch: LaunchConfig | None = None,
 ) -> Counter[str]:
     """Make episodes 0 to ``n`` - 1 and write them.
 
@@ -47,6 +55,7 @@ def generate(
         seed: of the set.
         out: ``.json`` or ``.json.gz`` file.
         workers: processes.
+        launch: where they are; ``None`` for this machine.
 
     Returns:
         Why draws were rejected -> how often.
@@ -60,7 +69,8 @@ def generate(
     partial_set = out.with_name(out.name + ".partial")
     with ResultFolder(partial_set, {**provenance, "fingerprint": what}) as folder:
         todo = folder.missing([_Draw(index, what) for index in range(n)])
-        pool = JobPool[_Draw, dict[str, Any]](partial(_making, scenario, split, seed), workers)
+        work = partial(_making, scenario, split, seed)
+        pool: JobPool[_Draw, dict[str, Any]] = open_pool(launch or LaunchConfig(), work, workers)
         with Tally(f"{scenario.name} {split}", n, n - len(todo)) as tally, pool:
             for job, made in pool.results(todo):
                 folder.append({**asdict(job), **made})

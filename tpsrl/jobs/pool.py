@@ -9,10 +9,9 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -23,7 +22,7 @@ from tpsrl.jobs.processes import follow_parent
 
 J = TypeVar("J")
 R = TypeVar("R")
-_START_SECONDS = 300.0
+START_SECONDS = 300.0
 """A worker may take so long to build what it needs, however short its jobs are."""
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -200,7 +199,7 @@ class JobPool(Generic[J, R]):
         return [Finished(job, None, deaths, lost=True, exit_code=code)]
 
     def _is_hung(self, worker: _Worker[J]) -> bool:
-        limit = self._timeout if worker.ready else max(self._timeout, _START_SECONDS)
+        limit = self._timeout if worker.ready else max(self._timeout, START_SECONDS)
         busy = worker.task is not None or not worker.ready
         return busy and time.monotonic() - worker.started > limit
 
@@ -215,26 +214,6 @@ class JobPool(Generic[J, R]):
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         self.close(grace=5.0 if kind is None else 0.0)
-
-
-def run_jobs(function: Callable[[J], R], jobs: Sequence[J], workers: int) -> Iterator[tuple[J, R]]:
-    """Yield jobs of which nothing is kept from one to the next, with their results, in any order.
-
-    Args:
-        function: importable.
-        jobs: picklable.
-        workers: processes.
-
-    Raises:
-        UserError: see :meth:`JobPool.results`.
-    """
-    with JobPool[J, R](partial(_bare, function), workers) as pool:
-        yield from pool.results(jobs)
-
-
-@contextmanager
-def _bare(function: Callable[[J], R]) -> Iterator[Callable[[J], R]]:
-    yield function
 
 
 def _serve(connection: Connection, work: Any) -> None:

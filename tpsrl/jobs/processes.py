@@ -15,6 +15,8 @@ def follow_parent() -> None:
     """
     # Ctrl-C reaches the whole process group; the parent alone decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # SLURM warns every process of a job so; the parent answers.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is None:
         return

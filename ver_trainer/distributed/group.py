@@ -11,11 +11,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ver_trainer.distributed.ranks import adopt_slurm_step
 from ver_trainer.errors import TrainerError
 
 
 class Group:
-    """Ranks started by ``torchrun``; with a single process every operation is the identity.
+    """Ranks of ``torchrun``, ``srun`` or Ray Train; alone every operation is the identity.
 
     Attributes:
         rank, size: as in torch.distributed.
@@ -31,7 +32,7 @@ class Group:
 
     @staticmethod
     def from_environment(device: torch.device | None = None, timeout: float = 1800.0) -> Group:
-        """Joins the group described by torchrun's environment variables, if there is one.
+        """Joins the group described by torchrun's or srun's environment variables, if any.
 
         Args:
             device: where the ranks train: NCCL connects GPUs, Gloo anything else.
@@ -41,6 +42,7 @@ class Group:
             TrainerError: if ``WORLD_SIZE`` is set without the other variables.
         """
         group = Group(device)
+        adopt_slurm_step()
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size <= 1:
             return group

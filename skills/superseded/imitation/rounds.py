@@ -20,8 +20,8 @@ from skills.superseded.laws.teachers import TEACHERS
 from skills.tasks.base import ActionLayout
 from tpsrl.errors import UserError
 from tpsrl.files import write_json
-from tpsrl.jobs.pool import run_jobs
 from tpsrl.jobs.progress import Tally
+from tpsrl.launch.pools import run_jobs
 from ver_trainer.config import NetConfig
 from ver_trainer.envs.spaces import describe
 from ver_trainer.export import load_policy, save_policy

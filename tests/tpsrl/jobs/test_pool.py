@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 from tpsrl.errors import UserError
-from tpsrl.jobs.pool import JobPool, run_jobs
+from tpsrl.jobs.pool import JobPool
+from tpsrl.launch.pools import run_jobs
 
 
 @contextlib.contextmanager

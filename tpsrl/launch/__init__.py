@@ -1,0 +1,1 @@
+"""Where a command runs: this machine, or ranks and jobs of torchrun, SLURM and Ray."""

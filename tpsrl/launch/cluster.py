@@ -1,0 +1,57 @@
+"""A connection to a Ray cluster, or to one that lives as long as the command."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tpsrl.errors import UserError
+from tpsrl.launch.config import LaunchConfig, need
+
+
+@contextmanager
+def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
+    """Yield the ``ray`` module, connected.
+
+    Args:
+        launch: ``address`` is that of a cluster; ``None`` starts one in processes of this machine,
+            which end with this one, however it ends.
+        cpus: cores that such a cluster counts.
+
+    Raises:
+        UserError: Ray is not installed, or no cluster answers at the address.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = need("ray")
+    # Ray's own words on what happens to nodes would bury ours; they are in its log folder.
+    options: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
+    if launch.address is None:
+        options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+    else:
+        options |= {"address": launch.address}
+    try:
+        _knock(launch.address or "")
+        ray.init(**options)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"launch.address={launch.address}: no Ray cluster answers ({error}); start one with"
+            " 'ray start --head', or leave the address out"
+        ) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nobody listens, at which Ray would wait for minutes.
+
+    Raises:
+        OSError: nobody does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
