@@ -37,7 +37,7 @@ PARKING = np.array([60.0, 0.0, 0.0])
 
 SKIN = 5.0
 """Inverse inertia, 1/kg, that contacts reckon a link of the robot with at least. It makes them
-about 10 kN/m stiff; a link that cannot move aside would otherwise meet furniture at 1 MN/m."""
+30 to 60 kN/m stiff; a link that cannot move aside would otherwise meet furniture at 1 MN/m."""
 
 _BOX, _MESH = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_MESH
 PRIMITIVE = {
