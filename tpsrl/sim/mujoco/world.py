@@ -15,7 +15,7 @@ from tpsrl.robot import fetch
 from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
 from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_contacts, robot_force, robot_overlap
-from tpsrl.sim.mujoco.model import ModelIndex
+from tpsrl.sim.mujoco.model import GROUP_DEPTH, ModelIndex
 from tpsrl.sim.mujoco.suction import Suction
 
 _SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
@@ -225,6 +225,18 @@ class World:
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_collision(self.model, self.data)
         return robot_overlap(self.data, self.index) > 0.0
+
+    def cast(self, origins: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Return the (k,) distances from (k, 3) points to furniture along a (3,) direction."""
+        groups, hit = np.zeros(6, dtype=np.uint8), np.zeros(1, dtype=np.int32)
+        groups[GROUP_DEPTH] = 1
+        found = np.array(
+            [
+                mujoco.mj_ray(self.model, self.data, o, direction, groups, 1, -1, hit)
+                for o in origins
+            ]
+        )
+        return np.where(found < 0, np.inf, found)
 
     def deepest_overlap(self) -> float:
         """Return the depth of the deepest contact of any object of the episode, m."""
