@@ -45,7 +45,7 @@ class EnvConfig:
             sets down in, all if empty: ``["cabinet"]`` is the fridge.
         sensors: observations instead of the contract's; ``"state"``: those of a policy that may
             know the whole state (``SkillRow.state``).
-        reward: ``"contract"``, or ``"teaching"`` with what helps a policy to learn from reward alone
+        reward: ``"contract"``, or ``"teaching"`` with what helps to learn from reward alone
             (``SkillRow.teaching``).
         options: fields of the task to override, e.g. ``{"horizon": 500}`` or
             ``{"scenario": "FILE.yaml"}``.
