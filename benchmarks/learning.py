@@ -84,7 +84,7 @@ TASKS: dict[str, dict[str, Any]] = {
             "total_steps": 150_000, "collect.num_envs": 8, "collect.steps": 128,
             "net.separate_critic": True, "net.normalize_obs": True, "net.initial_std": 1.0,
             "ppo.epochs": 10, "ppo.mini_batches": 16, "ppo.normalize_advantage": True,
-            "ppo.gamma": 0.9, "ppo.entropy_coef": 0.0, "ppo.reward_scale": 0.1,
+            "ppo.gamma": 0.9, "ppo.entropy_coef": 0.0, "net.normalize_returns": True,
             "optim.lr": 1e-3, "optim.schedule": "linear",
         },
     },

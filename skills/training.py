@@ -64,9 +64,11 @@ def parse(words: Sequence[str]) -> tuple[TrainKeys, TrainConfig]:
         raise UserError(f"'{keys.skill}' has no scripted skill to imitate; use pretrain=none.")
     config = keys.trainer()
     validate(config)
-    # The value head that VER starts from must have learned VER's returns.
+    # The value head that VER starts from must have learned VER's returns; where it has a unit of
+    # its own, the clone's is only to be small beside the error of the action.
     keys.imitate.clone.gamma = config.ppo.gamma
-    keys.imitate.clone.reward_scale = config.ppo.reward_scale
+    scale = 0.1 if config.net.normalize_returns else config.ppo.reward_scale
+    keys.imitate.clone.reward_scale = scale
     return keys, config
 
 

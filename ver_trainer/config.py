@@ -64,9 +64,16 @@ class NetConfig:
     core: str = option("none", "memory", choices=("none", "lstm"))
     core_size: int = option(512, "units of the memory", min=1)
     core_layers: int = option(2, "layers of the memory", min=1)
+    actor_obs: list[str] = option(
+        [], "observations that the actor reads: names, or patterns such as robot.*; empty: all"
+    )
+    critic_obs: list[str] = option([], "those that a separate critic reads; empty: all")
     separate_critic: bool = option(False, "the critic has an encoder and core of its own")
     critic_mlp: list[int] = option([], "a separate critic without memory, its layers", min=1)
     normalize_obs: bool = option(False, "running mean and deviation of the vectors")
+    normalize_returns: bool = option(
+        False, "running mean and deviation of returns: the critic's unit; rewards need no scale"
+    )
     std: str = option(
         "parameter", "where the deviation of actions comes from", choices=("parameter", "state")
     )
@@ -122,9 +129,18 @@ class OptimConfig:
     weight_decay: float = option(0.0, "decoupled, as in AdamW", min=0)
     schedule: str = option(
         "cosine",
-        "how lr falls over total_steps; scaled_to_base: to its unscaled value in the first half",
-        choices=("cosine", "linear", "constant", "scaled_to_base"),
+        "how lr falls over total_steps; scaled_to_base: to its unscaled value in the first half; "
+        "kl: up and down, to hold kl_target",
+        choices=("cosine", "linear", "constant", "scaled_to_base", "kl"),
     )
+    kl_target: float = option(
+        0.01, "schedule=kl: below half of it lr rises, above twice it falls, by 1.5", above=0
+    )
+    kl_every: str = option(
+        "mini_batch", "schedule=kl: how often lr may change", choices=("mini_batch", "update")
+    )
+    min_lr: float = option(1e-5, "schedule=kl: lowest lr", above=0)
+    max_lr: float = option(1e-2, "schedule=kl: highest lr", above=0)
     final_lr: float = option(0.0, "cosine, linear: lr at the end, as a fraction of lr", min=0)
     warmup: float = option(0.0, "rise from half of lr, as a fraction of total_steps", min=0, max=1)
     lamb_rho: float = option(
@@ -288,8 +304,38 @@ def validate(config: TrainConfig) -> None:
             "log.best_by=eval needs evaluations during training: set log.eval_interval, or use "
             "log.best_by=auto"
         )
-    if config.optim.schedule == "scaled_to_base" and not config.optim.batch_scaling:
+    _validate_optim(config)
+    if config.net.normalize_returns and config.ppo.reward_scale != 1:
+        raise ConfigError(
+            f"net.normalize_returns=true finds the scale of the rewards, so ppo.reward_scale="
+            f"{config.ppo.reward_scale:g} has no use: leave one of them out"
+        )
+
+
+def _validate_optim(config: TrainConfig) -> None:
+    optim, ppo = config.optim, config.ppo
+    if optim.schedule == "scaled_to_base" and not optim.batch_scaling:
         raise ConfigError(
             "optim.schedule=scaled_to_base falls from a scaled learning rate: set "
             "optim.batch_scaling, or use optim.schedule=constant"
+        )
+    if optim.schedule != "kl":
+        return
+    if ppo.epochs * ppo.mini_batches < 2:
+        raise ConfigError(
+            "optim.schedule=kl measures what the first gradient step of an update did: use two "
+            "of ppo.epochs or ppo.mini_batches, or optim.schedule=constant"
+        )
+    if 0 < ppo.target_kl <= optim.kl_target:
+        raise ConfigError(
+            f"ppo.target_kl={ppo.target_kl:g} ends updates before optim.kl_target="
+            f"{optim.kl_target:g} is reached, so lr would only rise: use a higher ppo.target_kl"
+        )
+    if optim.warmup:
+        raise ConfigError(
+            "optim.warmup is a rise by the clock and optim.schedule=kl is not: leave one out"
+        )
+    if optim.min_lr > optim.max_lr:
+        raise ConfigError(
+            f"optim.min_lr={optim.min_lr:g} is above optim.max_lr={optim.max_lr:g}: swap them"
         )

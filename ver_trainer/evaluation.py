@@ -68,7 +68,7 @@ def evaluate(
         factory = EnvFactory(target, factory.kwargs, factory.preload)
     options = PoolOptions(num_envs, seed=seed, info_keys=info_keys)
     kind = WorkerPool if workers else InlinePool
-    pool = kind(factory, policy.spec, options)
+    pool = kind(factory, policy.acting_spec, options)  # the critic stays out of it
     try:
         return _run(policy, pool, -(-episodes // num_envs), deterministic, seed, info_keys)
     finally:
@@ -119,7 +119,7 @@ def _run(
         envs = envs[done[envs] < quota]
         if len(envs):
             index = torch.from_numpy(envs).to(device)
-            obs = transfer.read(list(policy.spec.observations), envs)
+            obs = transfer.read(list(policy.actor_obs), envs)
             step = policy.act(obs, state[index], generator, deterministic)
             state[index] = step.state
             transfer.write_actions(envs, step.action)

@@ -24,7 +24,12 @@ PARTS = ("encoder", "core", "actor", "critic")
 
 def policy_header(policy: Policy) -> dict[str, Any]:
     """Description from which :func:`load_policy` rebuilds the network."""
-    return {"spec": spec_to_dict(policy.spec), "net": dataclasses.asdict(policy.config)}
+    return {
+        "spec": spec_to_dict(policy.spec),
+        "net": dataclasses.asdict(policy.config),
+        "actor_obs": list(policy.actor_obs),
+        "critic_obs": list(policy.critic_obs),
+    }
 
 
 def save_policy(policy: Policy, path: str | Path) -> None:
@@ -133,9 +138,12 @@ def _critic_copies(
 ) -> dict[str, Tensor]:
     """What a separate critic starts from where the file has none: the actor's own weights.
 
-    One of another size (``net.critic_mlp``) shares the observation statistics alone.
+    One of another size (``net.critic_mlp``) shares the observation statistics alone, one that reads
+    other observations nothing.
     """
-    copies = {}
+    copies: dict[str, Tensor] = {}
+    if policy.critic_obs != policy.actor_obs:
+        return copies
     smaller = bool(policy.config.critic_mlp)
     for name in policy.state_dict():
         source = name.removeprefix("critic_")
@@ -178,7 +186,7 @@ def _shape(tensor: Tensor | None) -> str:
 
 
 class InferencePolicy(nn.Module):
-    """The policy as a function of tensors: deterministic actions within the environment's bounds.
+    """The actor as a function of tensors: deterministic actions within the environment's bounds.
 
     ``forward(obs_1, ..., obs_k, state)`` takes the observations in the order of ``names`` and the
     recurrent state ``[n, policy.actor_state_size]`` (zeros at the start of an episode) and returns
@@ -193,7 +201,7 @@ class InferencePolicy(nn.Module):
     def __init__(self, policy: Policy) -> None:
         super().__init__()
         self.policy = policy
-        self.names = list(policy.spec.observations)
+        self.names = list(policy.actor_obs)
         action = policy.spec.action
         self.continuous = action.kind == "continuous"
         self.start = action.start
@@ -218,7 +226,7 @@ class InferencePolicy(nn.Module):
 def example_inputs(policy: Policy, n: int = 2) -> tuple[Tensor, ...]:
     """Zero observations and state for ``n`` environments."""
     types = {"uint8": torch.uint8, "float32": torch.float32}
-    specs = policy.spec.observations.values()
+    specs = policy.acting_spec.observations.values()
     obs = [torch.zeros(n, *spec.shape, dtype=types[spec.dtype]) for spec in specs]
     return (*obs, torch.zeros(n, policy.actor_state_size))
 

@@ -378,6 +378,8 @@ class Runner:
                 "mean_return": self.mean_return() if self.episodes else None,
                 "seconds": state["seconds"],
                 "ranks": parts.group.size,
+                "actor_obs": list(parts.policy.actor_obs),
+                "critic_obs": list(parts.policy.critic_obs),
                 "config": dataclasses.asdict(self.config),
             },
             self._score(),

@@ -70,7 +70,8 @@ def run(overrides: list[str]) -> int:
     name = policy_name(config.skill, config.place)
     _check_measured(config, name, described, source)
     seen = header["spec"]["observations"]
-    depth = seen["head_depth"]["shape"][0] if "head_depth" in seen else None
+    acts_on = header.get("actor_obs", seen)  # a critic may have read more
+    depth = seen["head_depth"]["shape"][0] if "head_depth" in acts_on else None
     facts = {**_training(config.run), "success": summary}
     facts["evaluation"] = described
     actions, contract = described["actions"], described["contract"]

@@ -59,8 +59,9 @@ class NumpyPolicy:
 
     def __init__(self, weights: Weights, header: dict[str, Any]) -> None:
         self._weights, self._net = weights, header["net"]
+        seen = header["spec"]["observations"]  # a critic may have read more than the actor
         self.observations: dict[str, tuple[int, ...]] = {
-            name: tuple(item["shape"]) for name, item in header["spec"]["observations"].items()
+            name: tuple(seen[name]["shape"]) for name in header.get("actor_obs", seen)
         }
         action = header["spec"]["action"]
         if action["kind"] != "continuous" or self._net["encoder"] not in ("auto", "cnn", "mlp"):

@@ -71,6 +71,7 @@ def test_two_ranks_have_the_gradient_of_the_joined_batch(tmp_path: Path) -> None
 @pytest.mark.parametrize("scheme", ["ver", "ddppo"])
 def test_two_ranks_train_one_policy(scheme: str, tmp_path: Path) -> None:
     arguments = ("straggler", f"scheme={scheme}", "collect.preempt_fraction=0.5")
+    arguments += ("net.normalize_returns=true", "optim.schedule=kl")
     run_ranks("training", str(tmp_path), *arguments)
     a, b = (torch.load(tmp_path / f"weights{rank}.pt") for rank in (0, 1))
     assert all(torch.equal(a[name], b[name]) for name in a)

@@ -80,6 +80,8 @@ def test_resume_is_bit_for_bit(scheme: str, final_batch: str, tmp_path: Path) ->
         "net.core": "lstm",
         "net.core_size": 8,
         "net.normalize_obs": True,
+        "net.normalize_returns": True,
+        "optim.schedule": "kl",
         "ppo.learned_entropy": True,
         "ppo.entropy_target": 0.3,
         "log.keep_checkpoints": 20,

@@ -116,8 +116,10 @@ class ObservationWriter:
             self._leaves.append((".".join(map(str, path)) or "obs", path, space))
 
     def write(self, observation: Any, buffers: dict[str, np.ndarray], row: int) -> None:
-        """Copies ``observation`` into ``buffers[name][row]`` for every leaf."""
+        """Copies ``observation`` into ``buffers[name][row]`` for every leaf that has a buffer."""
         for name, path, space in self._leaves:
+            if name not in buffers:
+                continue
             value = observation
             for key in path:
                 value = value[key]

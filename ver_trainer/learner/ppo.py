@@ -17,7 +17,8 @@ from ver_trainer.errors import NonFiniteError
 from ver_trainer.learner.anchor import Anchor
 from ver_trainer.learner.entropy import EntropyCoefficient
 from ver_trainer.learner.optimizer import make_optimizer
-from ver_trainer.learner.schedule import learning_rate
+from ver_trainer.learner.schedule import AdaptiveRate, learning_rate
+from ver_trainer.learner.statistics import update_observations, update_returns
 from ver_trainer.nets.policy import Evaluation, Policy
 from ver_trainer.rollout.batch import MiniBatch, Rollout
 from ver_trainer.rollout.returns import vtrace
@@ -71,6 +72,7 @@ class PPOLearner:
         self.scaler = torch.amp.GradScaler(
             self.device.type, enabled=policy.precision == torch.float16
         )
+        self.rate = AdaptiveRate(optim) if optim.schedule == "kl" else None
         self.updates = 0
         self.recurrent = policy.recurrent
         self.anchor: Anchor | None = None
@@ -108,6 +110,8 @@ class PPOLearner:
             self._compute_vtrace(rollout)
         else:
             rollout.compute_gae()
+        update_returns(self.policy, storage.returns[rollout.fresh.rows], self.group)
+        rollout.std = float(self.policy.return_scale)
         if self.ppo.normalize_advantage:
             self._normalize(rollout)
         if self.anchor is not None:
@@ -115,7 +119,10 @@ class PPOLearner:
         rate = self._set_rate(progress, storage.size)
         shift = self._shift(behaviour)
         sums, count = self._learn(rollout, shift)
-        self._update_normalizers(storage, rollout.rows)
+        update_observations(self.policy, storage, rollout.rows, self.group, self.warming_up)
+        if self.rate is not None:
+            rate = self.rate.value
+            self.rate.end()
         lag = self.updates - storage.version[rollout.rows]
         self.updates += 1
         result = {name: float(value) / max(count, 1) for name, value in sums.items()}
@@ -125,6 +132,7 @@ class PPOLearner:
         result["stale_fraction"] = 1 - len(storage.fresh_rows()) / len(rollout.rows)
         result["importance_weight"] = float(rollout.weight.mean())
         result["explained_variance"] = _explained(storage, rollout.rows)
+        result["return_scale"] = float(self.policy.return_scale)
         return result
 
     def _learn(self, rollout: Rollout, shift: list[Tensor]) -> tuple[dict[str, Tensor], int]:
@@ -144,9 +152,14 @@ class PPOLearner:
     def _set_rate(self, progress: float, rows: int) -> float:
         batch = rows * self.group.size // self.ppo.mini_batches
         rate = learning_rate(self.optim, progress, batch)
+        if self.rate is not None:
+            rate = self.rate.begin(rate)
+        self._apply_rate(rate)
+        return rate
+
+    def _apply_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = group.get("fixed_lr", rate * group.get("lr_scale", 1.0))
-        return rate
 
     def _step(self, batch: MiniBatch, shift: list[Tensor], first: bool) -> dict[str, Tensor] | None:
         """One gradient step, or None if the policy has moved far enough in this update."""
@@ -180,10 +193,14 @@ class PPOLearner:
         return {name: value.detach() for name, value in detached.items()}
 
     def _too_far(self, divergence: Tensor) -> bool:
-        if not self.ppo.target_kl:
+        """Adapts the learning rate to what this update has done so far; whether it is enough."""
+        rate = None if self.warming_up else self.rate
+        if rate is None and not self.ppo.target_kl:
             return False
         mean = self.group.sum_array(np.array([float(divergence)]))[0] / self.group.size
-        return bool(mean > self.ppo.target_kl)
+        if rate is not None:
+            self._apply_rate(rate.observe(float(mean)))
+        return bool(0 < self.ppo.target_kl < mean)
 
     def losses(self, batch: MiniBatch) -> Losses:
         """Losses of one mini-batch; every row counts with its importance weight."""
@@ -194,10 +211,11 @@ class PPOLearner:
         clipped = ratio.clamp(1 - ppo.clip, 1 + ppo.clip)
         gain = torch.min(ratio * batch.advantage, clipped * batch.advantage)
         action = -(gain * batch.weight).mean()
-        error = (out.value - batch.returns).square()
+        scale = self.policy.return_scale
+        error = ((out.value - batch.returns) / scale).square()
         if ppo.clip_value:
-            near = batch.value + (out.value - batch.value).clamp(-ppo.clip, ppo.clip)
-            error = torch.max(error, (near - batch.returns).square())
+            near = ((out.value - batch.value) / scale).clamp(-ppo.clip, ppo.clip)
+            error = torch.max(error, ((batch.value - batch.returns) / scale + near).square())
         value = 0.5 * (error * batch.weight).mean()
         entropy = (out.entropy * batch.weight).mean()
         plain = out.entropy.mean()
@@ -242,24 +260,6 @@ class PPOLearner:
         total, squares, count = self.group.sum_array(moments)
         rollout.mean = total / count
         rollout.std = np.sqrt(max(squares / count - rollout.mean**2, 0.0)) + 1e-8
-
-    @torch.no_grad()
-    def _update_normalizers(self, storage: RolloutStorage, rows: np.ndarray) -> None:
-        index = torch.from_numpy(rows).to(self.device)
-        if self.policy.config.freeze_norm:
-            return
-        for encoder, norm in self.policy.normalizers():
-            if self.warming_up and encoder is self.policy.encoder:
-                continue  # new statistics would move the policy
-            x = encoder.vector({key: storage.obs[key][index] for key in encoder.vectors}).double()
-            count = float(self.group.sum_array(np.array([float(len(rows))]))[0])
-            mean = x.sum(0)
-            self.group.sum_tensor(mean)
-            mean /= count
-            # Around the mean of all ranks: nothing cancels where it is large.
-            squares = (x - mean).square().sum(0)
-            self.group.sum_tensor(squares)
-            norm.update(mean, squares / count, count)
 
     @torch.no_grad()
     def _compute_vtrace(self, rollout: Rollout) -> None:
@@ -315,6 +315,7 @@ class PPOLearner:
             "coefficient": self.coefficient.state_dict(),
             "scaler": self.scaler.state_dict(),
             "updates": self.updates,
+            "rate": None if self.rate is None else self.rate.value,
             "anchor": None if self.anchor is None else self.anchor.state.clone(),
         }
 
@@ -324,6 +325,8 @@ class PPOLearner:
         self.coefficient.load_state_dict(state["coefficient"])
         self.scaler.load_state_dict(state["scaler"])
         self.updates = int(state["updates"])
+        if self.rate is not None:
+            self.rate.value = float(state["rate"])
         if self.anchor is not None and state.get("anchor") is not None:
             self.anchor.state.copy_(state["anchor"])
 

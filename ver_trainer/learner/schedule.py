@@ -1,4 +1,4 @@
-"""Learning rate as a function of progress; it keeps no state, so there is none to resume."""
+"""Learning rate as a function of progress, which keeps no state, or of the KL divergence."""
 
 from __future__ import annotations
 
@@ -35,3 +35,57 @@ def learning_rate(config: OptimConfig, progress: float, batch: int) -> float:
     elif config.schedule == "linear":
         factor = 1 - progress
     return config.lr * scale * (config.final_lr + (1 - config.final_lr) * factor)
+
+
+class AdaptiveRate:
+    """Raises and lowers the learning rate to hold the KL divergence of an update near a target.
+
+    The rule of rsl_rl (Schwarke et al. 2025), after Schulman et al. 2017, section 4: above twice
+    ``kl_target`` the rate falls by 1.5, below half of it it rises by 1.5, within bounds.
+
+    Attributes:
+        value: the rate; 0 before the first update.
+    """
+
+    factor = 1.5
+
+    def __init__(self, config: OptimConfig) -> None:
+        self.config = config
+        self.value = 0.0
+        self._seen: list[float] = []
+
+    def begin(self, first: float) -> float:
+        """Starts an update; ``first`` is the rate of the very first one."""
+        self.value = self._bounded(self.value or first)
+        self._seen = []
+        return self.value
+
+    def observe(self, divergence: float) -> float:
+        """Takes the divergence, in nats, that earlier gradient steps of this update have caused.
+
+        Args:
+            divergence: mean over the mini-batches of all ranks.
+
+        Returns:
+            The rate of the coming gradient step.
+        """
+        if self.config.kl_every == "mini_batch":
+            self._move(divergence)
+        else:
+            self._seen.append(divergence)
+        return self.value
+
+    def end(self) -> None:
+        """Ends an update."""
+        if self._seen:
+            self._move(sum(self._seen) / len(self._seen))
+
+    def _move(self, divergence: float) -> None:
+        target = self.config.kl_target
+        if divergence > 2 * target:
+            self.value = self._bounded(self.value / self.factor)
+        elif divergence < target / 2:
+            self.value = self._bounded(self.value * self.factor)
+
+    def _bounded(self, rate: float) -> float:
+        return min(max(rate, self.config.min_lr), self.config.max_lr)

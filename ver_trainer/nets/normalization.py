@@ -1,4 +1,4 @@
-"""Running mean and variance of observations."""
+"""Running mean and variance of observations and returns."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ class RunningNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Standardised ``x``, clipped to ``+-clip``."""
         return ((x - self.mean) * torch.rsqrt(self.var + 1e-8)).clamp(-self.clip, self.clip)
+
+    @property
+    def std(self) -> Tensor:
+        """Standard deviation ``[size]``."""
+        return (self.var + 1e-8).sqrt()
+
+    def denormalize(self, x: Tensor) -> Tensor:
+        """Inverse of :meth:`forward` where nothing is clipped."""
+        return x * self.std + self.mean
 
     @torch.no_grad()
     def update(self, batch_mean: Tensor, batch_var: Tensor, batch_count: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from ver_trainer.errors import ConfigError
 from ver_trainer.nets.core import LSTMCore, NoCore, Packing, make_core
 from ver_trainer.nets.encoder import Encoder
 from ver_trainer.nets.heads import Categorical, CategoricalHead, DiagonalGaussian, GaussianHead
+from ver_trainer.nets.normalization import RunningNorm
 
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -44,19 +46,29 @@ class Policy(nn.Module):
     ``actor_state_size`` entries), then that of a separate critic's core, then the exploration
     noise of the last step where ``net.noise_correlation`` wants it remembered.
 
+    Values are in the unit of returns everywhere; with ``net.normalize_returns`` the critic's last
+    layer is in units of their running deviation, from their running mean.
+
+    Attributes:
+        actor_obs, critic_obs: names of the observations that the two read; more may be given.
+        critic_returns: running statistics of the returns, or None.
+
     Raises:
-        ConfigError: an option of ``net`` that does not fit the action space.
+        ConfigError: an option of ``net`` that does not fit the spaces.
     """
 
     def __init__(self, spec: EnvSpec, config: NetConfig, precision: str = "float32") -> None:
         super().__init__()
         self.spec, self.config = spec, config
         self.precision = PRECISIONS[precision]
-        self.encoder = Encoder(spec.observations, config)
+        self.actor_obs = _chosen(spec, config.actor_obs, "net.actor_obs")
+        self.critic_obs = _chosen(spec, config.critic_obs, "net.critic_obs")
+        self.encoder = Encoder({k: spec.observations[k] for k in self.actor_obs}, config)
         self.core = make_core(config, self.encoder.out_features)
         self.critic_encoder: Encoder | None
         self.critic_core: LSTMCore | NoCore | None
-        self.critic_encoder, self.critic_core = _critic_network(spec, config)
+        self.critic_encoder, self.critic_core = self._critic_network()
+        self.critic_returns = RunningNorm(1) if config.normalize_returns else None
         features = self.core.out_features
         self.actor = _make_actor(spec.action, config, features)
         own = self.critic_core
@@ -75,6 +87,18 @@ class Policy(nn.Module):
     def state_size(self) -> int:
         """Entries of the recurrent state of one environment."""
         return sum(self._sizes)
+
+    @property
+    def return_scale(self) -> Tensor:
+        """Deviation of returns that is the critic's unit ``[1]``; 1 without statistics."""
+        norm = self.critic_returns
+        return self.critic.bias.new_ones(1) if norm is None else norm.std
+
+    @property
+    def acting_spec(self) -> EnvSpec:
+        """Layout of an environment for acting alone: without what only the critic reads."""
+        observations = {name: self.spec.observations[name] for name in self.actor_obs}
+        return EnvSpec(observations, self.spec.action)
 
     @property
     def actor_state_size(self) -> int:
@@ -100,7 +124,7 @@ class Policy(nn.Module):
         """One step for ``n`` environments.
 
         Args:
-            obs: name to ``[n, *shape]``.
+            obs: name to ``[n, *shape]``; the value is NaN where the critic's own are left out.
             state: ``[n, state_size]``.
             generator: source of the sampling noise.
             deterministic: take the mode instead of a sample.
@@ -115,8 +139,11 @@ class Policy(nn.Module):
             action = distribution.sample(generator, noise)
         else:
             action = distribution.sample(generator)
-        features, others = self._critic_step(obs, features, others)
-        value = self.critic(features).squeeze(-1)
+        if all(name in obs for name in self.critic_obs):
+            features, others = self._critic_step(obs, features, others)
+            value = self._value_of(features)
+        else:
+            value = torch.full((len(features),), torch.nan, device=features.device)
         following = torch.cat((own, others, noise), dim=-1) if sum(self._sizes[1:]) else own
         return PolicyStep(action, distribution.log_prob(action), value, following)
 
@@ -140,7 +167,7 @@ class Policy(nn.Module):
         if self.critic_encoder is None:
             features, _ = self.core.step(self._run(self.encoder, obs), own)
         features, _ = self._critic_step(obs, features, others)
-        return self.critic(features).squeeze(-1)
+        return self._value_of(features)
 
     def evaluate(self, obs: dict[str, Tensor], action: Tensor, packing: Packing) -> Evaluation:
         """Evaluates the rows of a mini-batch, which are in packed order."""
@@ -159,7 +186,7 @@ class Policy(nn.Module):
         if self.critic_core is not None:
             features = self._run(self.critic_encoder, obs)
             features = self.critic_core.sequence(features, Packing(packing.batch_sizes, others))
-        return distribution, self.critic(features).squeeze(-1)
+        return distribution, self._value_of(features)
 
     def actor_pass(
         self, obs: dict[str, Tensor], packing: Packing
@@ -190,12 +217,36 @@ class Policy(nn.Module):
             return features, state
         return self.critic_core.step(self._run(self.critic_encoder, obs), state)
 
+    def _value_of(self, features: Tensor) -> Tensor:
+        value = self.critic(features)
+        norm = self.critic_returns
+        return (value if norm is None else norm.denormalize(value)).squeeze(-1)
+
     def _correlated(self, noise: Tensor, generator: torch.Generator | None) -> Tensor:
         """First-order autoregressive noise: standard normal at every single step."""
         rho = self.config.noise_correlation
         fresh = torch.empty_like(noise).normal_(generator=generator)
         mixed = rho * noise + math.sqrt(1 - rho * rho) * fresh
         return torch.where((noise == 0).all(-1, keepdim=True), fresh, mixed)
+
+    def _critic_network(self) -> tuple[Encoder, LSTMCore | NoCore] | tuple[None, None]:
+        """The encoder and core of a separate critic."""
+        config = self.config
+        if config.separate_critic:
+            if config.critic_mlp:
+                config = dataclasses.replace(config, mlp=config.critic_mlp, core="none")
+            encoder = Encoder({k: self.spec.observations[k] for k in self.critic_obs}, config)
+            return encoder, make_core(config, encoder.out_features)
+        if config.critic_mlp:
+            raise ConfigError(
+                "net.critic_mlp is of a critic of its own: set net.separate_critic=true"
+            )
+        if self.critic_obs != self.actor_obs:
+            raise ConfigError(
+                "net.actor_obs and net.critic_obs differ, but the critic shares the actor's "
+                "encoder: set net.separate_critic=true, or give both the same observations"
+            )
+        return None, None
 
     @torch.no_grad()
     def normalizers(self) -> list[tuple[Encoder, Any]]:
@@ -204,20 +255,18 @@ class Policy(nn.Module):
         return [(e, e.norm) for e in encoders if e is not None and e.norm is not None]
 
 
-def _critic_network(
-    spec: EnvSpec, config: NetConfig
-) -> tuple[Encoder, LSTMCore | NoCore] | tuple[None, None]:
-    """The encoder and core of a separate critic."""
-    if not config.separate_critic:
-        if config.critic_mlp:
+def _chosen(spec: EnvSpec, patterns: list[str], key: str) -> tuple[str, ...]:
+    """Names of the observations that match one of ``patterns``, in the order of ``spec``."""
+    names = tuple(spec.observations)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
             raise ConfigError(
-                "net.critic_mlp is of a critic of its own: set net.separate_critic=true"
+                f"{key} has '{pattern}', but the environment's observations are "
+                f"{', '.join(names)}: use some of these, or a pattern that fits one"
             )
-        return None, None
-    if config.critic_mlp:
-        config = dataclasses.replace(config, mlp=config.critic_mlp, core="none")
-    encoder = Encoder(spec.observations, config)
-    return encoder, make_core(config, encoder.out_features)
+    if not patterns:
+        return names
+    return tuple(n for n in names if any(fnmatchcase(n, pattern) for pattern in patterns))
 
 
 def _make_actor(
