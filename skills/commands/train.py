@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skills import training
+from skills import series, training
 from ver_trainer.config import TrainConfig
 
 CONFIG = (training.SkillTraining, TrainConfig)
@@ -11,6 +11,8 @@ HELP = """Trains a policy with VER. The same command again continues the run in 
 
   tpsrl train skill=pick env_args.episodes=train.json.gz out=runs/pick
   tpsrl train skill=pick pretrain=scripted imitate.episodes=400 env_args.episodes=train.json.gz
+  tpsrl train skill=pick config=teacher out=runs/pick
+  tpsrl train skills=all config=teacher out=runs/teachers
   tpsrl train env=CartPole-v1 scheme=ver total_steps=200000 out=runs/cartpole
   tpsrl train config=laptop env=package.module:Name-v0 out=runs/mine
 
@@ -22,7 +24,8 @@ DAgger first. docs/trainer.md and docs/training_skills.md say more."""
 
 def run(overrides: list[str]) -> int:
     """Trains; returns 0 when done, 128 + the signal's number when a signal stopped the run."""
-    result = training.run(overrides)
+    several = series.wanted(overrides)
+    result = series.run(several, overrides) if several else training.run(overrides)
     if result is None:
         return 0
     if result.signal:
