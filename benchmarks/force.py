@@ -3,7 +3,7 @@
 Runs the scripted chains on val episodes of the three scenarios, then random actions in Pick. It
 prints the 99th percentile over episodes of the largest contact force of a chain and the largest
 force that random actions make, and what each skill feels in successful episodes: the numbers that
-the limits of the skill environments (``skills/tasks/catalog.py``) were chosen from.
+the limits of the skill environments (``skills/book.py``) were chosen from.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ def chain(scenario: str, executor: str, first: int, count: int) -> list[Run]:
 
 
 def chance(first: int, count: int) -> list[Run]:
-    """Draw actions in Pick, seeds ``first`` to ``first + count - 1``."""
-    env = gymnasium.make("skills.envs:tpsrl/Pick-v0", depth=None, split="val")
+    """Draw actions in Pick, seeds ``first`` to ``first + count - 1``; no force ends an episode."""
+    no_limits = {"max_force": None, "max_force_sum": None}
+    env = gymnasium.make("skills.envs:tpsrl/Pick-v0", depth=None, split="val", options=no_limits)
     runs = []
     for seed in range(first, first + count):
         env.reset(seed=seed)

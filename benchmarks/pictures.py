@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import mujoco
 import numpy as np
-from tpsrl.config import load
+from rich.console import Console
+from rich.table import Table
 
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.files import write_json
@@ -22,16 +23,17 @@ from tpsrl.robot import fetch
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 from tpsrl.sim.mujoco.model import GROUP_BOTH, GROUP_DEPTH
 from tpsrl.sim.mujoco.opengl import open_context
+from ver_trainer.options import option, parse_or_help
 
 
 @dataclass
 class Config:
     """Options of the benchmark."""
 
-    json: str = field(default="", metadata={"help": "write the numbers to this file"})
-    pictures: int = field(default=640, metadata={"help": "of each row"})
-    worlds: tuple[int, ...] = field(default=(1, 8, 32), metadata={"help": "in one process"})
-    sizes: tuple[int, ...] = field(default=(64, 128), metadata={"help": "pixels of a side"})
+    json: Path | None = option(None, "report to write")
+    pictures: int = option(640, "of each row", min=1)
+    worlds: tuple[int, ...] = option((1, 8, 32), "in one process")
+    sizes: tuple[int, ...] = option((64, 128), "pixels of a side")
 
 
 class MujocoDepth:
@@ -121,10 +123,7 @@ def measure(worlds: int, size: int, pictures: int) -> dict[str, float]:
 
 def main(overrides: list[str]) -> int:
     """Measure every row, print the table and write the file."""
-    from rich.console import Console
-    from rich.table import Table
-
-    config = load(Config, overrides)
+    config = parse_or_help(Config, overrides, __doc__)
     table = Table("pixels", "worlds", "ours, us", "MuJoCo's renderer, us", "pixels that differ")
     results = {}
     for size in config.sizes:
@@ -134,8 +133,8 @@ def main(overrides: list[str]) -> int:
             ours, theirs = f"{row['ours_us']:.0f}", f"{row['mujoco_us']:.0f}"
             table.add_row(str(size), str(worlds), ours, theirs, f"{row['wrong']:.4%}")
     Console().print(table)
-    if config.json:
-        write_json(Path(config.json), results)
+    if config.json is not None:
+        write_json(config.json, results)
     return 0
 
 

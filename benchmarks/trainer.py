@@ -79,7 +79,7 @@ def measure(name: str, config: Config) -> tuple[float, float]:
     except subprocess.TimeoutExpired:
         out, errors = "", "it took too long"
     finally:
-        _end_session(process)
+        end_session(process)
     for line in reversed(out.splitlines()):
         if line.startswith("{"):
             found = json.loads(line)
@@ -88,7 +88,7 @@ def measure(name: str, config: Config) -> tuple[float, float]:
     return float("nan"), float("nan")
 
 
-def _end_session(process: subprocess.Popen[str]) -> None:
+def end_session(process: subprocess.Popen[str]) -> None:
     """Ends what a peer may have left running, by its process group."""
     try:
         os.killpg(process.pid, 9)

@@ -60,15 +60,18 @@ class Stopwatch:
             self._cpu = cpu_seconds()
         return done
 
-    def report(self) -> None:
-        """Prints the result."""
+    def result(self) -> dict[str, float]:
+        """Steps per second and per CPU second."""
         assert self.first is not None
         steps = self.last[1] - self.first[1]
-        result = {
+        return {
             "steps_per_second": steps / max(self.last[0] - self.first[0], 1e-9),
             "steps_per_cpu_second": steps / max(self.cpu - self.first[2], 1e-9),
         }
-        print(json.dumps(result), flush=True)
+
+    def report(self) -> None:
+        """Prints the result."""
+        print(json.dumps(self.result()), flush=True)
 
 
 class DoneError(Exception):

@@ -18,6 +18,7 @@ from tpsrl.provenance import git_commit, machine, now, versions
 from tpsrl.provide import make_episodes
 from tpsrl.rooms import CONFIGS
 from ver_trainer.config import TrainConfig, validate
+from ver_trainer.machine import settle_threads
 from ver_trainer.options import load, option
 from ver_trainer.runner import TrainResult, train
 
@@ -68,6 +69,8 @@ def parse(words: Sequence[str]) -> tuple[TrainKeys, TrainConfig]:
     config = keys.trainer()
     if keys.switches:
         _choose(config, keys.skill)
+    if keys.skill and config.env_args.get("sim", "mujoco") != "mujoco":
+        config.collect.worlds = config.collect.worlds or 1  # these engines have one world each
     validate(config)
     # The value head that VER starts from must have learned VER's returns; where it has a unit of
     # its own, the clone's is only to be small beside the error of the action.
@@ -92,7 +95,12 @@ def _defaults(skill: str) -> Mapping[str, Any]:
     if skill not in BOOK:
         return {}  # which the loader will say
     module = "skills.envs"
-    return {"env": f"{module}:{env_id(skill)}", "out": f"runs/{skill}", "preload": [module]}
+    return {
+        "env": f"{module}:{env_id(skill)}",
+        "out": f"runs/{skill}",
+        "preload": [module],
+        "collect.worlds": 0,
+    }
 
 
 def _folders(first: str) -> list[Path]:
@@ -108,6 +116,7 @@ def run(words: Sequence[str]) -> TrainResult | None:
     keys, config = parse(words)
     if keys.skill is None:
         return train(config)
+    settle_threads(config)
     config.env_args |= _episodes(keys.skill, config.env_args, keys.train_episodes)
     if keys.pretrain == "scripted":
         folder = Path(config.out) / "imitation"

@@ -6,10 +6,15 @@ not import torch.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
+
+# Before torch is loaded: its threads, and those of every child, sleep while they wait, so that
+# they do not take the core that an environment or somebody else's work needs.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _EXPORTS = {
     "TrainConfig": "ver_trainer.config",

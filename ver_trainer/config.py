@@ -21,7 +21,15 @@ class CollectConfig:
 
     num_envs: int = option(16, "N, environments of this process", min=1)
     steps: int = option(128, "T, steps of a rollout for each environment, on average", min=1)
-    envs_per_worker: int = option(1, "environments of one worker process", min=1)
+    worlds: int = option(
+        1,
+        "environments of one batch, which steps as one; 0: where the id has batches, all of a "
+        "worker's, one worker a core",
+        min=0,
+    )
+    envs_per_worker: int = option(
+        0, "environments of one worker process; 0: one, or with batches one worker a core", min=0
+    )
     threads: int = option(
         1, "torch threads while collecting, when the environments need the cores", min=1
     )
@@ -44,6 +52,9 @@ class CollectConfig:
         0.6, "ddppo: share of finished ranks that ends a rollout; 1 waits for all", above=0, max=1
     )
     preempt: bool = option(True, "several ranks: end rollouts early where that raises throughput")
+    overlap: bool = option(
+        False, "ver: collect the next rollout while the learner works on this one"
+    )
     queue: int = option(2, "async: rollouts collected ahead of the learner", min=1)
 
 
@@ -198,7 +209,9 @@ class TrainConfig:
         choices=("auto", "exact", "loose", "never"),
     )
     device: str = option("auto", "torch device; auto: a GPU if there is one")
-    threads: int = option(1, "torch threads while learning", min=1)
+    threads: int = option(
+        0, "torch threads while learning; 0: one a core (inline: 1, overlapping: half)", min=0
+    )
     precision: str = option("float32", "of the encoder", choices=("float32", "bf16", "fp16"))
     pretrained: str = option("", "weights file, checkpoint or run folder to start from")
     pretrained_parts: list[str] = option(
@@ -218,7 +231,7 @@ class TrainConfig:
 FREE_ON_RESUME = (
     *("total_steps", "out", "resume", "log", "device", "threads", "collect.max_faults"),
     *("collect.step_timeout", "collect.start_timeout", "collect.worker_nice"),
-    "collect.threads",
+    *("collect.threads", "collect.worlds", "collect.envs_per_worker", "collect.overlap"),
 )
 
 
@@ -279,17 +292,22 @@ def validate(config: TrainConfig) -> None:
             f"scheme={config.scheme} overlaps collection and learning, which collector=inline "
             "cannot do: use collector=workers"
         )
+    if collect.overlap and (config.scheme != "ver" or config.collector == "inline"):
+        raise ConfigError(
+            f"collect.overlap=true is for scheme=ver with collector=workers, not scheme="
+            f"{config.scheme} with collector={config.collector}: change these, or leave it out"
+        )
     if config.resume == "exact" and config.collector != "inline":
         raise ConfigError(
             "resume=exact needs collector=inline, since worker timing cannot be repeated: use "
             "collector=inline or resume=auto"
         )
     if collect.num_inference_workers > 1 and (
-        config.collector == "inline" or config.scheme in ("htsrl", "async")
+        config.collector == "inline" or config.scheme in ("htsrl", "async") or collect.overlap
     ):
         raise ConfigError(
             f"collect.num_inference_workers={collect.num_inference_workers} needs "
-            "collector=workers and scheme=ver, nover or ddppo: use 1, or change these"
+            "collector=workers, scheme=ver, nover or ddppo and no overlap: use 1, or change these"
         )
     if max(collect.min_batch, collect.max_batch) > collect.num_envs:
         raise ConfigError(

@@ -6,7 +6,7 @@ import math
 import os
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ from ver_trainer.distributed.group import Group
 from ver_trainer.distributed.preemption import FractionPreemption, Preemption, TimePreemption
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.envs.pool import PoolOptions, WorkerPool
-from ver_trainer.envs.slot import EnvFactory, probe
+from ver_trainer.envs.slot import EnvFactory, describe_env, is_batched
 from ver_trainer.envs.spaces import EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import load_pretrained
 from ver_trainer.inference.team import InferenceTeam, TeamOptions
 from ver_trainer.learner.anchor import Anchor
 from ver_trainer.learner.ppo import PPOLearner
+from ver_trainer.machine import settle_batches, settle_threads
 from ver_trainer.memory import keep_freed_memory
 from ver_trainer.nets.heads import GaussianHead
 from ver_trainer.nets.policy import Policy, make_policy
@@ -87,11 +88,12 @@ def build(
     """Builds all parts; environment processes start first, so that they load meanwhile.
 
     Args:
-        config: the validated configuration.
+        config: the validated configuration; its automatic values are replaced by numbers.
         env: function that makes an environment (or a batched torch environment), instead of
             ``config.env``.
         first_episodes: number of every environment's first episode, for a run that goes on.
     """
+    settle_threads(config)
     torch.set_num_threads(config.threads)
     device = choose_device(config.device)
     group = Group.from_environment(device)
@@ -99,8 +101,7 @@ def build(
     if device.type == "cpu":
         keep_freed_memory()
     factory = EnvFactory(env or config.env, dict(config.env_args), tuple(config.preload))
-    batched = _make_batched(factory, config)
-    spec = batched.spec if batched is not None else probe(factory)
+    factory, spec, batched = _probe(factory, config, group)
     n = batched.num_envs if batched is not None else config.collect.num_envs
     pool = (
         batched if batched is not None else make_pool(config, factory, spec, group, first_episodes)
@@ -117,6 +118,7 @@ def build(
         rng = np.random.default_rng([config.seed, group.rank])
         scheme = SCHEMES[config.scheme]
         preempts = config.collect.preempt and group.size > 1 and scheme.preemption != "none"
+        preempts = preempts and not config.collect.overlap
         # DD-PPO trains on the shortened rollout as it is, VER fills it up.
         keep_stale = preempts and scheme.preemption == "time"
         storage = make_storage(config, spec, policy, device, n, keep_stale)
@@ -198,7 +200,9 @@ def _make_collector(
     from ver_trainer.rollout.batched import BatchedCollector, BatchedEnv
 
     if isinstance(pool, BatchedEnv):
-        return BatchedCollector(pool, storage, policy, generator, config.collect.check_finite)
+        return BatchedCollector(
+            pool, storage, policy, generator, tuple(config.info_keys), config.collect.check_finite
+        )
     return Collector(
         pool,
         storage,
@@ -238,19 +242,40 @@ def _make_preemption(config: TrainConfig, group: Group, quota: int) -> Preemptio
     return FractionPreemption(group, quota, config.collect.preempt_fraction, shortest)
 
 
-def _make_batched(factory: EnvFactory, config: TrainConfig) -> Any:
-    """A batched torch environment, if that is what the factory makes."""
-    if config.collector != "inline" or not callable(factory.target):
-        return None
-    from ver_trainer.rollout.batched import BatchedEnv
+def _probe(
+    factory: EnvFactory, config: TrainConfig, group: Group
+) -> tuple[EnvFactory, EnvSpec, Any]:
+    """Makes one environment to see what it is.
 
-    env = factory()
-    if BatchedEnv.fits(env):
-        if config.log.eval_interval:
-            raise ConfigError(
-                "log.eval_interval is for environments that step one at a time: use "
-                "log.eval_interval=0 with a batched environment and evaluate its checkpoints apart"
-            )
-        return BatchedEnv(env, config.seed)
+    Returns:
+        The factory, which knows the batch's size now; the layout of one environment; and the
+        environment itself if it hands over tensors and is stepped in this process, else None.
+    """
+    named = not callable(factory.target)
+    if named:
+        settle_batches(config, None, factory.has_batches())
+        worlds = config.collect.worlds
+        factory = replace(factory, worlds=worlds if worlds > 1 else 0)
+    env = replace(factory, worlds=min(factory.worlds, 1))()
+    made = int(env.num_envs) if is_batched(env) else 0
+    if made and config.log.eval_interval and not named:
+        raise ConfigError(
+            "log.eval_interval is for environments that step one at a time: use "
+            "log.eval_interval=0 with a batched environment and evaluate its checkpoints apart"
+        )
+    if made and config.collector == "inline":
+        from ver_trainer.rollout.batched import BatchedEnv
+
+        # Worlds are seeded with successive numbers, so ranks begin far apart.
+        batched = BatchedEnv(env, config.seed + 1_000_003 * group.rank)
+        if batched.hands_over_tensors():
+            if named:
+                env.close()
+                batched = BatchedEnv(factory(), batched.seed)
+            return factory, batched.spec, batched
+    spec = describe_env(env)
     env.close()
-    return None
+    if not named:
+        settle_batches(config, made, False)
+        factory = replace(factory, worlds=made)
+    return factory, spec, None

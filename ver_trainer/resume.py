@@ -41,6 +41,7 @@ def capture(runner: Run) -> dict[str, Any]:
     flight and recurrent states. With workers the environments start new episodes on resume.
     """
     parts = runner.parts
+    exact = isinstance(parts.pool, InlinePool) and parts.pool.can_resume
     state: dict[str, Any] = {
         "steps": runner.steps,
         "seconds": runner._seconds_before + time.perf_counter() - runner._start,
@@ -48,9 +49,9 @@ def capture(runner: Run) -> dict[str, Any]:
         "learner": parts.learner.state_dict(),
         "episodes": [[e.length, e.reward, e.info] for e in runner.episodes],
         "random": capture_random(parts.generator, parts.rng),
-        "exact": isinstance(parts.pool, InlinePool),
+        "exact": exact,
     }
-    if isinstance(parts.pool, InlinePool):
+    if exact:
         state["pool"] = parts.pool.capture()
         state["collector"] = parts.collector.capture()
         state["storage"] = parts.storage.capture()
@@ -94,15 +95,15 @@ def restore(runner: Run, checkpoint: Path, state: dict[str, Any]) -> None:
 
     Raises:
         CheckpointError: if the checkpoint is damaged, or ``resume=exact`` and it was not written
-            with inline collection.
+            with inline collection of environments that can be brought back.
         TrainerError: if an environment cannot be brought back exactly.
     """
     parts, config = runner.parts, runner.config
     exact = state["exact"] and isinstance(parts.pool, InlinePool) and config.resume != "loose"
     if config.resume == "exact" and not exact:
         raise CheckpointError(
-            f"'{checkpoint}' was not written with collector=inline, so it cannot be resumed "
-            "exactly: use resume=auto"
+            f"'{checkpoint}' was not written with collector=inline, or its batched environment "
+            "has no get_state() and set_state(), so it cannot be resumed exactly: use resume=auto"
         )
     parts.policy.load_state_dict(read_weights(checkpoint / "weights.safetensors")[0])
     parts.learner.load_state_dict(state["learner"])

@@ -86,7 +86,7 @@ class Runner:
 
     def __init__(self, config: TrainConfig, env: Callable[..., Any] | None = None) -> None:
         validate_pretrained(config)
-        self.config = config
+        self.config = config = copy.deepcopy(config)  # automatic values are replaced in it
         self.folder = RunFolder(config)
         size = int(os.environ.get("WORLD_SIZE", "1"))
         rank = int(os.environ.get("RANK", "0")) if size > 1 else 0
@@ -175,7 +175,7 @@ class Runner:
         self._start = time.perf_counter()
         self._rate.append((self._start, self.steps))
         try:
-            if SCHEMES[self.config.scheme].overlap:
+            if SCHEMES[self.config.scheme].overlap or self.config.collect.overlap:
                 self._overlapped()
             else:
                 self._alternating()
@@ -232,7 +232,7 @@ class Runner:
         return stats
 
     def _overlapped(self) -> None:
-        """Collection runs while the learner works: htsrl and async."""
+        """Collection runs while the learner works: htsrl, async and ver with collect.overlap."""
         parts, config = self.parts, self.config
         scheme = SCHEMES[config.scheme]
         count = config.collect.queue if scheme.continuous else 1
@@ -342,7 +342,7 @@ class Runner:
             video = self.folder.path / "videos" / f"update_{self.updates:09d}"
         result = evaluate(
             parts.policy,
-            parts.factory,
+            parts.factory.single(),
             log.eval_episodes,
             workers=self.config.collector == "workers",
             info_keys=tuple(self.config.info_keys),

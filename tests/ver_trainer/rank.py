@@ -23,6 +23,7 @@ from ver_trainer.distributed.preemption import TimePreemption
 from ver_trainer.errors import StorageError
 from ver_trainer.parts import build
 from ver_trainer.rollout.batch import Rollout
+from ver_trainer.runner import Runner
 
 
 def gradient(out: Path) -> None:
@@ -56,8 +57,6 @@ def training(out: Path, *overrides: str) -> None:
     if "straggler" in overrides and os.environ["RANK"] == "0":
         env_args = {"kind": "Faulty", "seconds": 0.01}
     config = small_config(out, *(x for x in overrides if "=" in x), env_args=env_args)
-    from ver_trainer.runner import Runner
-
     runner = Runner(config, make)
     rank = runner.parts.group.rank
     result = runner.run()
@@ -113,6 +112,27 @@ def full_disk(out: Path) -> None:
     group.close()
 
 
+def batches(out: Path, kind: str) -> None:
+    """Trains on a batch of worlds; saves what this rank saw and its final weights."""
+    from tests.ver_trainer.test_batched import Worlds
+    from tests.ver_trainer.test_vector_envs import batch
+
+    tensors = kind == "tensors"
+    values = {"collect.num_envs": 6, "collector": "inline" if tensors else "workers"}
+    runner = Runner(small_config(out, **values), Worlds if tensors else batch)
+    parts = runner.parts
+    runner.run()
+    preempts = isinstance(parts.preemption, TimePreemption)
+    found = {
+        "weights": [float(p.sum()) for p in parts.policy.parameters()],
+        "preempts": preempts and np.isfinite(parts.preemption.planned_seconds),
+        "seed": parts.pool.seed if tensors else parts.pool.options.seed_offset,
+        "observed": float(parts.storage.obs["t" if tensors else "obs"].double().sum()),
+        "success": np.mean([e.info["success"] for e in runner.episodes]),
+    }
+    (out / f"batch{parts.group.rank}.json").write_text(json.dumps(found, default=bool))
+
+
 if __name__ == "__main__":
-    jobs = {f.__name__: f for f in (gradient, training, connecting, deciding, full_disk)}
+    jobs = {f.__name__: f for f in (gradient, training, connecting, deciding, full_disk, batches)}
     jobs[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -43,7 +43,7 @@ class Worlds:
         reward = self.time.float() / (0 if self.broken else 1)
         self.time = torch.where(over, 0, self.time)
         odd = self.length % 2 == 1
-        return self._obs(), reward, over & odd, over & ~odd, {"final_obs": final}
+        return self._obs(), reward, over & odd, over & ~odd, {"final_obs": final, "success": odd}
 
     def close(self) -> None:
         pass

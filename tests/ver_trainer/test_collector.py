@@ -179,7 +179,7 @@ def test_dropped_episode_leaves_no_trace() -> None:
     before = storage.fresh_rows()
     others = before[(storage.env[before] != env) | (storage.episode[before] != episode)]
     kept = storage.obs["obs"][others].clone()
-    lost = storage.drop_episode(env)
+    lost = storage.drop_episodes(np.array([env]))
     after = storage.fresh_rows()
     assert lost == len(before) - len(others) and len(after) == len(others)
     assert torch.equal(storage.obs["obs"][after], kept)

@@ -8,60 +8,71 @@ from typing import Any
 
 import numpy as np
 
-from ver_trainer.envs.pool import Fault, PoolOptions
+from ver_trainer.envs.batch_slot import BatchSlot, make_slot
+from ver_trainer.envs.pool import Fault, PoolOptions, rows_of, unit_numbers
 from ver_trainer.envs.shared import transfer_specs
 from ver_trainer.envs.slot import EnvFactory, EnvSlot
 from ver_trainer.envs.spaces import EnvSpec
+from ver_trainer.errors import TrainerError
 
 
 class InlinePool:
     """Steps environments one after the other in this process; deterministic and resumable.
 
     An environment that raises stops the run: there is no process to replace.
+
+    Attributes:
+        slots: the environments, one for each unit of ``unit_size`` rows.
     """
 
     def __init__(self, factory: EnvFactory, spec: EnvSpec, options: PoolOptions) -> None:
         self.options = options
-        self.num_envs = options.num_envs
+        self.num_envs, self.unit_size = options.num_envs, factory.worlds or 1
         self.fault_count = 0
         self.should_stop: Callable[[], None] = lambda: None
         specs = transfer_specs(spec, options.info_keys)
         self.buffers = {k: np.zeros((self.num_envs, *s.shape), s.dtype) for k, s in specs.items()}
+        episodes = options.first_episodes or (0,) * self.num_envs
         self.slots = [
-            EnvSlot(
+            make_slot(
                 factory,
                 self.buffers,
                 row,
                 options.seed,
                 options.info_keys,
-                seed_index=row + options.seed_offset,
-                first_episode=options.first_episodes[row] if options.first_episodes else 0,
+                options.seed_offset,
+                episodes[row : row + self.unit_size],
             )
-            for row in range(self.num_envs)
+            for row in range(0, self.num_envs, self.unit_size)
         ]
-        self._queued: deque[int] = deque()
-        self._fresh = list(range(self.num_envs))
+        self._queued: deque[int] = deque()  # units, like those below
+        self._fresh = list(range(len(self.slots)))
 
     def send(self, rows: np.ndarray) -> None:
-        """Queues ``rows`` to be stepped with the actions in ``buffers['action']``."""
-        self._queued.extend(rows.tolist())
+        """Queues ``rows``, whole units, to be stepped with ``buffers['action']``."""
+        self._queued.extend(unit_numbers(rows, self.unit_size))
 
     def receive(self, max_wait: float | None) -> list[int]:
         """Steps everything queued and returns those rows; the first call resets all."""
         del max_wait
         self.should_stop()
-        rows, self._fresh = self._fresh, []
-        for row in rows:
-            self.slots[row].reset()
+        units, self._fresh = self._fresh, []
+        for unit in units:
+            self.slots[unit].reset()
         while self._queued:
-            row = self._queued.popleft()
-            self.slots[row].step()
-            rows.append(row)
-        return rows
+            unit = self._queued.popleft()
+            self.slots[unit].step()
+            units.append(unit)
+        return rows_of(units, self.unit_size)
 
     def take_faults(self) -> list[Fault]:
         """Always empty."""
         return []
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the environments can be brought back to where they are."""
+        return all(slot.can_resume for slot in self.slots if isinstance(slot, BatchSlot))
 
     def capture(self) -> dict[str, Any]:
         """State of all environments for an exact resume."""
@@ -76,21 +87,29 @@ class InlinePool:
         """Brings every environment back to a captured state.
 
         Raises:
-            TrainerError: if an environment does not show the same observation afterwards.
+            TrainerError: if an environment does not show the same observation afterwards, or the
+                worlds come in other batches.
         """
-        self._fresh = [int(row) for row in state["fresh"]]
-        for row, slot in enumerate(self.slots):
-            if row in self._fresh:
+        if len(state["slots"]) != len(self.slots):
+            raise TrainerError(
+                f"the run was stopped with {len(state['slots'])} environments or batches and has "
+                f"{len(self.slots)} now: give collect.worlds= as it was, or resume=loose"
+            )
+        self._fresh = [int(unit) for unit in state["fresh"]]
+        for unit, slot in enumerate(self.slots):
+            if unit in self._fresh:
                 continue
+            first = unit * self.unit_size
+            rows = first if isinstance(slot, EnvSlot) else slice(first, first + self.unit_size)
             expected = {
-                name.removeprefix("obs/"): array[row]
+                name.removeprefix("obs/"): array[rows]
                 for name, array in state["buffers"].items()
                 if name.startswith("obs/")
             }
-            slot.restore(state["slots"][row], expected)
+            slot.restore(state["slots"][unit], expected)
         for name, array in state["buffers"].items():
             self.buffers[name][...] = array
-        self._queued = deque(int(row) for row in state["queued"])
+        self._queued = deque(int(unit) for unit in state["queued"])
 
     def close(self) -> None:
         """Closes the environments."""

@@ -1,7 +1,8 @@
 """The trainer's side of the environment workers.
 
 A pool owns the transfer buffers (one row per environment) and two operations: ``send`` steps some
-rows with the actions in the buffers, ``receive`` returns rows whose results are there. Nothing
+rows with the actions in the buffers, ``receive`` returns rows whose results are there. The rows of
+a batched environment form one unit: they are sent and received together, with one message. Nothing
 spins: the pool sleeps in ``poll`` on one pipe and the workers' sockets.
 """
 
@@ -47,7 +48,7 @@ class _Worker:
     task: WorkerTask
     connection: socket.socket
     pid: int
-    busy_since: dict[int, float] = field(default_factory=dict)
+    busy_since: dict[int, float] = field(default_factory=dict)  # by unit
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,14 @@ class WorkerPool:
 
     Attributes:
         buffers: name to array with leading axis ``num_envs``; see ``shared.transfer_specs``.
+        unit_size: rows that step together.
         faults: failures not yet taken by :meth:`take_faults`.
         fault_count: failures so far.
     """
 
     def __init__(self, factory: EnvFactory, spec: EnvSpec, options: PoolOptions) -> None:
         self.options = options
-        self.num_envs = options.num_envs
+        self.num_envs, self.unit_size = options.num_envs, factory.worlds or 1
         self.faults: list[Fault] = []
         self.fault_count = 0
         self.should_stop: Callable[[], None] = lambda: None
@@ -95,9 +97,9 @@ class WorkerPool:
         self._poll = select.poll()
         self._poll.register(self._ready_in, select.POLLIN)
         self._workers: dict[int, _Worker] = {}  # by file descriptor of the connection
-        self._worker_of: dict[int, _Worker] = {}  # by row
-        self._starting: dict[int, float] = {}
-        self._ready: deque[int] = deque()
+        self._worker_of: dict[int, _Worker] = {}  # by unit
+        self._starting: set[int] = set()  # units
+        self._ready: deque[int] = deque()  # units
         self._checked = time.monotonic()
         self._start_nursery(factory)
         step = options.envs_per_worker
@@ -148,30 +150,30 @@ class WorkerPool:
             )
         worker = _Worker(task, ours, LENGTH.unpack(reply)[0])
         now = time.monotonic()
-        worker.busy_since = {row: now for row in rows}
+        units = unit_numbers(rows, self.unit_size)
+        worker.busy_since = dict.fromkeys(units, now)
         self._workers[ours.fileno()] = worker
-        for row in rows:
-            self._worker_of[row] = worker
-            self._starting[row] = now
+        self._worker_of |= dict.fromkeys(units, worker)
+        self._starting |= set(units)
         self._poll.register(ours.fileno(), select.POLLIN)
 
     def send(self, rows: np.ndarray) -> None:
-        """Steps ``rows`` with the actions in ``buffers['action']``."""
+        """Steps ``rows``, whole units, with the actions in ``buffers['action']``."""
         self.mark_busy(rows)
-        for row in rows.tolist():
-            if row in self._starting:
+        for unit in unit_numbers(rows, self.unit_size):
+            if unit in self._starting:
                 continue  # its worker was replaced since the batch was made
             try:
-                self._worker_of[row].connection.send(INDEX.pack(row))
+                self._worker_of[unit].connection.send(INDEX.pack(unit))
             except OSError:
                 continue  # the worker is dead: the next receive sees the end of file
 
     def mark_busy(self, rows: np.ndarray) -> None:
         """Expects results of ``rows``, which somebody else is about to send."""
         now = time.monotonic()
-        for row in rows.tolist():
-            if row not in self._starting:
-                self._worker_of[row].busy_since[row] = now
+        for unit in unit_numbers(rows, self.unit_size):
+            if unit not in self._starting:
+                self._worker_of[unit].busy_since[unit] = now
 
     def links(self) -> list[tuple[tuple[int, ...], int]]:
         """Rows and the file descriptor through which they are told to step."""
@@ -198,9 +200,9 @@ class WorkerPool:
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 break
-        rows = list(self._ready)
+        units = list(self._ready)
         self._ready.clear()
-        return rows
+        return rows_of(units, self.unit_size)
 
     def _wait(self, timeout: float) -> None:
         events = self._poll.poll(timeout * 1000)
@@ -217,20 +219,22 @@ class WorkerPool:
             data = os.read(self._ready_in, 65536)
         except BlockingIOError:
             return
-        for (row,) in INDEX.iter_unpack(data):
-            if self._worker_of[row].busy_since.pop(row, None) is not None:
-                self._starting.pop(row, None)
-                self._ready.append(row)
+        for (unit,) in INDEX.iter_unpack(data):
+            if self._worker_of[unit].busy_since.pop(unit, None) is not None:
+                self._starting.discard(unit)
+                self._ready.append(unit)
 
     def _check_hung(self) -> None:
         now = time.monotonic()
         for worker in list(self._workers.values()):
-            for row, since in worker.busy_since.items():
-                starting = row in self._starting
+            units = len(worker.task.rows) // self.unit_size
+            for unit, since in worker.busy_since.items():
+                starting = unit in self._starting
                 limit = self.options.start_timeout if starting else self.options.step_timeout
                 # Environments of one worker run one after the other.
-                if now - since > limit * len(worker.task.rows):
+                if now - since > limit * units:
                     what = "start" if starting else "step"
+                    row = unit * self.unit_size
                     detail = f"environment {row} took more than {limit:g} s to {what}"
                     self._replace(worker, "hung", detail)
                     break
@@ -252,9 +256,10 @@ class WorkerPool:
         if row is not None:
             self._replace(worker, "raised", f"environment {row} raised:\n{trace}")
         else:
-            rows = ", ".join(map(str, worker.task.rows))
+            rows = worker.task.rows
+            names = ", ".join(map(str, rows)) if len(rows) < 9 else f"{rows[0]} to {rows[-1]}"
             detail = (
-                f"the process of environment {rows} (pid {worker.pid}) died without a traceback "
+                f"the process of environment {names} (pid {worker.pid}) died without a traceback "
                 "(killed, out of memory or a crash in C code)"
             )
             self._replace(worker, "died", detail)
@@ -268,7 +273,8 @@ class WorkerPool:
         del self._workers[descriptor]
         self._read_ready()
         rows = worker.task.rows
-        self._ready = deque(row for row in self._ready if row not in rows)
+        units = set(unit_numbers(rows, self.unit_size))
+        self._ready = deque(unit for unit in self._ready if unit not in units)
         self.fault_count += 1
         self.faults.append(Fault(rows, kind, detail))
         if self.fault_count > self.options.max_faults:
@@ -312,6 +318,17 @@ class WorkerPool:
     def pids(self) -> list[int]:
         """Process ids of the workers, in order of their rows."""
         return [w.pid for w in sorted(self._workers.values(), key=lambda w: w.task.rows)]
+
+
+def unit_numbers(rows: np.ndarray | tuple[int, ...], size: int) -> list[int]:
+    """Units that ``rows`` belong to, each once, in the order in which they come."""
+    rows = np.asarray(rows)
+    return rows.tolist() if size == 1 else list(dict.fromkeys((rows // size).tolist()))
+
+
+def rows_of(units: list[int], size: int) -> list[int]:
+    """All rows of ``units``."""
+    return units if size == 1 else [u * size + i for u in units for i in range(size)]
 
 
 def _drain(connection: socket.socket, deadline: float) -> None:

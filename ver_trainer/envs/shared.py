@@ -49,6 +49,8 @@ def transfer_specs(spec: EnvSpec, info_keys: tuple[str, ...]) -> dict[str, Array
         "episode_return": "float64",
         "episode_length": "int64",
         "episode": "int64",
+        # The episode is over and the next step, whatever its action, only begins the next one.
+        "idle": "uint8",
     }
     specs |= {name: ArraySpec((), dtype) for name, dtype in scalar.items()}
     specs["info"] = ArraySpec((len(info_keys),), "float64")

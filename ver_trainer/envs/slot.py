@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium as gym
@@ -19,23 +19,30 @@ class EnvFactory:
     """Makes an environment from a Gymnasium id or from a function.
 
     ``target`` is an id (``CartPole-v1``, or ``package.module:Name-v0`` to import the module that
-    registers it first) or a callable returning a ``gymnasium.Env``. ``preload`` names modules to
-    import before the workers are forked.
+    registers it first) or a callable returning a ``gymnasium.Env`` or a batched environment.
+    ``preload`` names modules to import before the workers are forked. ``worlds`` is the size of
+    the batches that are made, 0 for single environments.
     """
 
-    target: str | Callable[..., gym.Env[Any, Any]]
+    target: str | Callable[..., Any]
     kwargs: dict[str, Any] = field(default_factory=dict)
     preload: tuple[str, ...] = ()
+    worlds: int = 0
 
-    def __call__(self, **extra: Any) -> gym.Env[Any, Any]:
+    def __call__(self, **extra: Any) -> Any:
         """Makes one environment.
 
         Raises:
-            TrainerError: if the id is not registered or its package cannot be imported.
+            TrainerError: if the id is not registered, its package cannot be imported, or batches
+                are wanted and it has none.
         """
         if callable(self.target):
             return self.target(**self.kwargs, **extra)
         try:
+            if self.worlds:
+                return gym.make_vec(
+                    self.target, self.worlds, "vector_entry_point", **self.kwargs, **extra
+                )
             return gym.make(self.target, disable_env_checker=True, **self.kwargs, **extra)
         except (gym.error.UnregisteredEnv, ModuleNotFoundError) as error:
             raise TrainerError(
@@ -43,17 +50,43 @@ class EnvFactory:
                 "or 'package.module:Name-v0' to import the package that registers it"
             ) from error
 
+    def single(self) -> EnvFactory:
+        """The same, but of single environments (a function makes what it makes)."""
+        return replace(self, worlds=0)
+
+    def has_batches(self) -> bool:
+        """Whether the id has a batched environment of its own (``vector_entry_point``)."""
+        if callable(self.target):
+            return False
+        module, _, name = self.target.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        known = gym.registry.get(name)
+        return known is not None and known.vector_entry_point is not None
+
     def import_preloads(self) -> None:
         """Imports the modules of ``preload``."""
         for name in self.preload:
             importlib.import_module(name)
 
 
+def is_batched(env: Any) -> bool:
+    """Whether ``env`` steps many worlds at once, as ``gymnasium.vector.VectorEnv`` does."""
+    return hasattr(env, "num_envs") and hasattr(env, "single_observation_space")
+
+
+def describe_env(env: Any) -> EnvSpec:
+    """Describes a single environment, or one world of a batched one."""
+    if is_batched(env):
+        return describe(env.single_observation_space, env.single_action_space)
+    return describe(env.observation_space, env.action_space)
+
+
 def probe(factory: EnvFactory) -> EnvSpec:
     """Makes one environment only to read its spaces."""
     env = factory()
     try:
-        return describe(env.observation_space, env.action_space)
+        return describe_env(env)
     finally:
         env.close()
 
@@ -92,8 +125,8 @@ class EnvSlot:
         self._base_seed = base_seed
         self._seed_index = row if seed_index is None else seed_index
         self._buffers = buffers
-        self._obs = _with_prefix(buffers, "obs/")
-        self._final_obs = _with_prefix(buffers, "final_obs/")
+        self._obs = with_prefix(buffers, "obs/")
+        self._final_obs = with_prefix(buffers, "final_obs/")
         self._info_keys = info_keys
         self._writer = ObservationWriter(self.env.observation_space)
         self._spec = describe(self.env.observation_space, self.env.action_space).action
@@ -125,7 +158,7 @@ class EnvSlot:
         buffers["episode_length"][row] = len(self.actions)
         if terminated or truncated:
             for column, key in enumerate(self._info_keys):
-                buffers["info"][row, column] = _number(info.get(key))
+                buffers["info"][row, column] = info_number(info.get(key))
             self._writer.write(observation, self._final_obs, row)
             self.reset()
         else:
@@ -183,9 +216,11 @@ class EnvSlot:
         self.env.close()
 
 
-def _number(value: Any) -> float:
+def info_number(value: Any) -> float:
+    """An entry of ``info`` as a number, NaN if it is none."""
     return float(value) if isinstance(value, (int, float, bool, np.number, np.bool_)) else np.nan
 
 
-def _with_prefix(buffers: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def with_prefix(buffers: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Buffers whose names begin with ``prefix``, under the rest of their names."""
     return {k.removeprefix(prefix): v for k, v in buffers.items() if k.startswith(prefix)}

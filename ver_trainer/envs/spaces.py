@@ -127,12 +127,48 @@ class ObservationWriter:
                 value = spaces.flatten(space, value)
             buffers[name][row] = value
 
+    def write_batch(
+        self,
+        observation: Any,
+        buffers: dict[str, np.ndarray],
+        worlds: slice | np.ndarray = slice(None),
+    ) -> None:
+        """Copies ``worlds`` of a batched observation into the same rows, for every leaf.
+
+        Args:
+            observation: arrays ``[n, *shape]``, in dicts where the space is one.
+            buffers: name to array ``[n, *shape]``.
+            worlds: which of the ``n``.
+        """
+        for name, path, space in self._leaves:
+            value = observation
+            for key in path:
+                value = value[key]
+            chosen = np.asarray(value)[worlds]
+            buffers[name][worlds] = (
+                chosen if isinstance(space, spaces.Box) else _flat(space, chosen)
+            )
+
+
+def _flat(space: gym.Space[Any], values: np.ndarray) -> np.ndarray:
+    """Discrete values ``[n, ...]`` one-hot ``[n, size]``."""
+    if isinstance(space, spaces.Discrete):
+        return (values[:, None] - space.start == np.arange(space.n)).astype(np.float32)
+    return np.stack([np.asarray(spaces.flatten(space, value)) for value in values])
+
 
 def to_env_action(spec: ActionSpec, action: np.ndarray) -> Any:
     """Turns a row of the action buffer into what ``env.step`` wants."""
     if spec.kind == "discrete":
         return int(action) + spec.start
     return action.reshape(spec.shape)
+
+
+def to_env_actions(spec: ActionSpec, actions: np.ndarray, dtype: Any) -> np.ndarray:
+    """Turns rows of the action buffer into what a batched ``env.step`` wants: a copy."""
+    if spec.kind == "discrete":
+        return (actions + spec.start).astype(dtype)
+    return actions.reshape(len(actions), *spec.shape).astype(dtype)
 
 
 def rescale_action(spec: ActionSpec, action: np.ndarray) -> np.ndarray:

@@ -1,10 +1,11 @@
 """Environment worker: steps its environments when told to and announces each result.
 
-Protocol. The trainer sends 16-bit environment indices over the worker's socket (their actions lie
-in shared memory); the worker steps them in that order and writes each index to the common ``ready``
-pipe. An exception goes back over the socket as ``index``, a traceback and the sentence of what no
-new worker would cure, e.g. a full disk, and the worker exits.
-End of file on the socket means that the trainer is gone.
+Protocol. The trainer sends 16-bit unit numbers over the worker's socket (their actions lie in
+shared memory); the worker steps them in that order and writes each number to the common ``ready``
+pipe. A unit is what steps as one: a single environment and its row, or a batched environment and
+all of its rows. An exception goes back over the socket as a row, a traceback and the sentence of
+what no new worker would cure, e.g. a full disk, and the worker exits. End of file on the socket
+means that the trainer is gone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import traceback
 from dataclasses import dataclass
 
+from ver_trainer.envs.batch_slot import BatchSlot, make_slot
 from ver_trainer.envs.shared import SharedBlock
 from ver_trainer.envs.slot import EnvFactory, EnvSlot
 from ver_trainer.errors import TrainerError
@@ -61,18 +63,20 @@ def run_worker(
     """Body of a worker process; returns when the trainer closes the connection."""
     if task.nice:
         os.nice(task.nice)
-    slots: dict[int, EnvSlot] = {}
-    current = task.rows[0]
+    slots: dict[int, EnvSlot | BatchSlot] = {}
+    size = factory.worlds or 1
+    current = task.rows[0] // size
     try:
-        for current, episode in zip(task.rows, task.first_episodes, strict=True):
-            slots[current] = EnvSlot(
+        for first in range(0, len(task.rows), size):
+            current = task.rows[first] // size
+            slots[current] = make_slot(
                 factory,
                 block.arrays,
-                current,
+                task.rows[first],
                 task.base_seed,
                 task.info_keys,
-                seed_index=current + task.seed_offset,
-                first_episode=episode,
+                task.seed_offset,
+                task.first_episodes[first : first + size],
             )
             slots[current].reset()
             os.write(ready, INDEX.pack(current))
@@ -88,7 +92,7 @@ def run_worker(
         return
     except BaseException as error:
         refusal = str(error) if isinstance(error, TrainerError) else ""
-        report = pickle.dumps((current, traceback.format_exc(), refusal))
+        report = pickle.dumps((current * size, traceback.format_exc(), refusal))
         connection.sendall(report)
     finally:
         for slot in slots.values():

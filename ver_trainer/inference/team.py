@@ -103,6 +103,7 @@ class InferenceTeam:
             0,
             messages,
             pool.block.layout,
+            pool.unit_size,
         )
         self._starts = 0
         self._members = [self._start(number) for number in range(options.workers)]

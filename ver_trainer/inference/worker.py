@@ -23,6 +23,7 @@ import torch
 
 from ver_trainer.config import NetConfig
 from ver_trainer.envs.nursery import receive_message
+from ver_trainer.envs.pool import unit_numbers
 from ver_trainer.envs.shared import BlockLayout, SharedBlock
 from ver_trainer.envs.spaces import EnvSpec
 from ver_trainer.envs.worker import INDEX, die_with_parent, ignore_run_signals
@@ -48,6 +49,7 @@ class InferenceTask:
     number: int
     tensors: dict[str, Any]
     buffers: BlockLayout
+    unit_size: int = 1
 
 
 def batch_arrays(workers: int, num_envs: int) -> dict[str, torch.Tensor]:
@@ -96,7 +98,8 @@ class InferenceWorker:
             Transfer(buffers.arrays, task.spec.action, self.device),
             torch.Generator(self.device).manual_seed(task.seed),
         )
-        self.links: dict[int, socket.socket] = {}
+        self.unit_size = task.unit_size
+        self.links: dict[int, socket.socket] = {}  # by unit
 
     def run(self) -> None:
         """Serves batches until the trainer closes the connection."""
@@ -116,8 +119,7 @@ class InferenceWorker:
         data, descriptors = received
         for rows, descriptor in zip(pickle.loads(data), descriptors, strict=True):
             link = socket.socket(fileno=descriptor)
-            for row in rows:
-                self.links[row] = link
+            self.links |= dict.fromkeys(unit_numbers(rows, self.unit_size), link)
 
     @torch.inference_mode()
     def infer(self) -> None:
@@ -131,9 +133,9 @@ class InferenceWorker:
             torch.cuda.synchronize(self.device)
         self.seconds[self.number] = time.perf_counter() - begin
         self.head[2] = 1
-        for env in envs.tolist():
+        for unit in unit_numbers(envs, self.unit_size):
             try:
-                self.links[env].send(INDEX.pack(env))
+                self.links[unit].send(INDEX.pack(unit))
             except OSError:
                 continue  # the trainer sees by itself that this worker is dead
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 from torch import Tensor
 
 from ver_trainer.envs.spaces import ActionSpec, describe
-from ver_trainer.errors import NonFiniteError
+from ver_trainer.errors import NonFiniteError, TrainerError
 from ver_trainer.nets.policy import Policy
 from ver_trainer.rollout.collector import CollectStats, EpisodeEnd
 from ver_trainer.rollout.storage import RolloutStorage
@@ -27,7 +29,12 @@ class BatchedEnv:
     as in ``gymnasium.vector.VectorEnv`` with automatic reset in the same step: observations are a
     tensor ``[n, *shape]`` or a (nested) dict of them, ``info["final_obs"]`` holds, where an
     episode ended, its last observation (same structure, all ``n`` rows). Continuous actions arrive
-    mapped to the action space's bounds.
+    mapped to the action space's bounds. Batched environments of NumPy arrays step in an
+    ``envs.batch_slot.BatchSlot`` instead.
+
+    Raises:
+        SpaceError: its spaces cannot be trained on.
+        TrainerError: it says that it resets otherwise.
     """
 
     buffers: dict[str, np.ndarray]
@@ -38,16 +45,31 @@ class BatchedEnv:
         self.spec = describe(env.single_observation_space, env.single_action_space)
         self.fault_count = 0
         self.should_stop: Any = lambda: None
+        self._first: dict[str, Any] | None = None
 
-    @staticmethod
-    def fits(env: Any) -> bool:
-        """Whether ``env`` looks like a batched environment."""
-        return hasattr(env, "num_envs") and hasattr(env, "single_observation_space")
+    def hands_over_tensors(self) -> bool:
+        """Whether observations are torch tensors; resets the environment.
+
+        Raises:
+            TrainerError: they are, and the environment does not reset in the same step.
+        """
+        observation, _ = self.env.reset(seed=self.seed)
+        self._first = flatten(observation)
+        if not all(isinstance(value, Tensor) for value in self._first.values()):
+            return False
+        metadata = getattr(self.env, "metadata", None) or {}
+        mode = AutoresetMode(metadata.get("autoreset_mode", AutoresetMode.SAME_STEP))
+        if mode is not AutoresetMode.SAME_STEP:
+            raise TrainerError(
+                f"{type(self.env).__name__} hands over tensors and has the autoreset mode "
+                f"{mode.value}: let it reset in the same step, or hand over NumPy arrays"
+            )
+        return True
 
     def reset(self) -> dict[str, Tensor]:
         """Starts all episodes."""
-        observation, _ = self.env.reset(seed=self.seed)
-        return flatten(observation)
+        first, self._first = self._first, None
+        return first if first is not None else flatten(self.env.reset(seed=self.seed)[0])
 
     def close(self) -> None:
         """Closes the environment."""
@@ -77,15 +99,16 @@ class BatchedCollector:
         storage: RolloutStorage,
         policy: Policy,
         generator: torch.Generator,
+        info_keys: tuple[str, ...] = (),
         check_finite: bool = True,
     ) -> None:
         self.env, self.storage, self.policy = env, storage, policy
-        self.generator, self.check_finite = generator, check_finite
+        self.generator, self.info_keys, self.check_finite = generator, info_keys, check_finite
         self.device = storage.tensors["value"].device
         self.version = 0
         self.step_seconds = np.zeros(env.num_envs)
         self.state = policy.initial_state(env.num_envs, self.device)
-        self.ends_early = None
+        self.ends_early: Callable[[], bool] | None = None
         n = env.num_envs
         self._all = np.arange(n)
         self._episode, self._step = np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -101,15 +124,19 @@ class BatchedCollector:
         rewards = []
         rows_per_step = self.env.num_envs
         steps = self.storage.size // rows_per_step
-        for _ in range(steps):
+        for done in range(1, steps + 1):
             self.env.should_stop()
             rewards.append(self._one_step(stats))
+            if done < steps and self.ends_early is not None and self.ends_early():
+                stats.ended_early = True
+                break
         values = self.policy.value(self._obs, self.state).float().cpu().numpy()
         self.storage.bootstrap(self._all, values)
         self._store_rewards(torch.stack(rewards))
         stats.steps = self.storage.num_complete
-        stats.batches, stats.requests = steps, stats.steps
+        stats.batches, stats.requests = len(rewards), stats.steps
         stats.total = time.perf_counter() - begin
+        self.step_seconds[:] = stats.total / len(rewards)
         return stats
 
     def _one_step(self, stats: CollectStats) -> Tensor:
@@ -135,7 +162,7 @@ class BatchedCollector:
             final[cut] = self._final_values(info["final_obs"], cut)
         storage.finish_step(self._all, np.zeros(len(ended)), ended, final)
         if ended.any():
-            self._end(ended, stats)
+            self._end(ended, info, stats)
         return reward.float()
 
     def _final_values(self, final_obs: Any, cut: np.ndarray) -> np.ndarray:
@@ -143,16 +170,23 @@ class BatchedCollector:
         obs = {name: value[index] for name, value in flatten(final_obs).items()}
         return self.policy.value(obs, self.state[index]).float().cpu().numpy()
 
-    def _end(self, ended: np.ndarray, stats: CollectStats) -> None:
+    def _end(self, ended: np.ndarray, info: dict[str, Any], stats: CollectStats) -> None:
         envs = np.flatnonzero(ended)
         index = torch.from_numpy(envs).to(self.device)
-        returns = self._return[index].tolist()
-        for env, total in zip(envs.tolist(), returns, strict=True):
-            stats.episodes.append(EpisodeEnd(int(self._step[env]), total, {}))
+        columns = [self._return, *self._found(info).values()]
+        found = torch.stack([torch.as_tensor(c)[index].float() for c in columns]).tolist()
+        names = list(self._found(info))
+        for env, total, *values in zip(envs.tolist(), *found, strict=True):
+            shown = {name: v for name, v in zip(names, values, strict=True) if v == v}
+            stats.episodes.append(EpisodeEnd(int(self._step[env]), total, shown))
         self._return[index] = 0.0
         self.state[index] = 0.0
         self._episode[envs] += 1
         self._step[envs] = 0
+
+    def _found(self, info: dict[str, Any]) -> dict[str, Any]:
+        last = info.get("final_info", info)
+        return {key: last[key] for key in self.info_keys if key in last}
 
     def _store_rewards(self, rewards: Tensor) -> None:
         array = rewards.cpu().numpy().reshape(-1)

@@ -23,6 +23,7 @@ class Pool(Protocol):
     """What the collector needs of environments: see ``envs.pool.WorkerPool``."""
 
     num_envs: int
+    unit_size: int
     buffers: dict[str, np.ndarray]
 
     def send(self, rows: np.ndarray) -> None: ...  # noqa: D102
@@ -80,6 +81,10 @@ class CollectStats:
 class Collector:
     """Collects rollouts from a pool of environments.
 
+    Rows of a batched environment step together, so they are given actions together. Where a
+    rollout is full with some of them, these wait (``_pending``) for the others, whose results open
+    the next one.
+
     Attributes:
         version: number of the policy used for inference, stored with every row.
         ends_early: called while waiting (in lock step after every step of all environments); true
@@ -118,7 +123,8 @@ class Collector:
         self._step_began = np.full(pool.num_envs, np.nan)  # in seconds of collection
         self.stats = CollectStats()
         self._ready: list[int] = []  # results not looked at yet
-        self._pending: list[int] = []  # results taken, waiting for an action
+        self._pending = np.zeros(0, np.int64)  # results taken, waiting for an action
+        self._unit = pool.unit_size
         self._inference_seconds = 0.002
         self._finite = [k for k in storage.obs if storage.obs[k].is_floating_point()]
         if not check_finite:
@@ -134,7 +140,7 @@ class Collector:
         """
         stats = self.stats = CollectStats()
         self._begin = time.perf_counter()
-        if self._pending:
+        if len(self._pending):
             self._act(self._take_pending())
         while True:
             self._take_results(self._wait())
@@ -154,14 +160,18 @@ class Collector:
         if not self.rules.quota:
             return self._take_pending()
         quota = self.storage.size // self.pool.num_envs
-        counts = self.storage.steps_of_env
-        active = [e for e in self._pending if counts[e] < quota]
-        self._pending = [e for e in self._pending if counts[e] >= quota]
-        return np.array(active, np.int64)
+        # A unit goes on while one of its rows is behind (it was idle, or lost an episode).
+        least = self.storage.steps_of_env.reshape(-1, self._unit).min(1)
+        return self._take_pending(least < quota)
 
-    def _take_pending(self) -> np.ndarray:
-        envs, self._pending = np.array(self._pending, np.int64), []
-        return envs
+    def _take_pending(self, units: np.ndarray | None = None) -> np.ndarray:
+        """Takes the rows of ``units`` (mask) that are there as a whole; others go on waiting."""
+        envs, unit = self._pending, self._pending // self._unit
+        taken = np.ones(len(envs), bool) if units is None else units[unit]
+        if self._unit > 1:
+            taken &= np.bincount(unit, minlength=1)[unit] == self._unit
+        self._pending = envs[~taken]
+        return envs[taken]
 
     def _wait(self) -> np.ndarray:
         """Sleeps until there is a batch; least-served environments first."""
@@ -190,13 +200,14 @@ class Collector:
             if first is None and self._ready:
                 first = time.perf_counter()
         self.stats.wait += time.perf_counter() - begin
-        order = sorted(self._ready, key=lambda e: (self.served[e], e))
-        batch = order[: self.rules.max_batch]
+        ready = np.array(self._ready, np.int64)
+        # Rows of a unit stay together.
+        order = np.lexsort((ready, self.served[ready // self._unit * self._unit]))
+        most = max(self.rules.max_batch // self._unit, 1) * self._unit
         room = self.storage.size - self.storage.num_complete
-        batch = batch[:room]
-        taken = set(batch)
-        self._ready = [e for e in self._ready if e not in taken]
-        return np.array(batch, np.int64)
+        taken = order[: min(most, room)]
+        self._ready = np.delete(ready, taken).tolist()
+        return ready[taken]
 
     def _wanted(self) -> tuple[int, float]:
         """Requests to wait for, and for how long after the first one."""
@@ -212,17 +223,17 @@ class Collector:
             self.team.reconnect()
         for fault in faults:
             self.stats.faults.append(fault)
-            for env in fault.rows:
-                self.stats.dropped += self.storage.drop_episode(env)
-                self.state[env] = 0.0
-                self.step_of_env[env] = 0
-                # The new process announces itself with a first observation.
-                self._ready = [e for e in self._ready if e != env]
-                self._pending = [e for e in self._pending if e != env]
+            rows = np.array(fault.rows, np.int64)
+            self.stats.dropped += self.storage.drop_episodes(rows)
+            self.state[torch.from_numpy(rows).to(self.device)] = 0.0
+            self.step_of_env[rows] = 0
+            # The new process announces itself with a first observation.
+            self._ready = [e for e in self._ready if e not in fault.rows]
+            self._pending = self._pending[~np.isin(self._pending, rows)]
 
     def _take_results(self, envs: np.ndarray) -> None:
         self._check_finite(envs)
-        self._pending += envs.tolist()
+        self._pending = np.concatenate((self._pending, envs))
         self._time_steps(envs)
         envs = envs[self.storage.open_row[envs] >= 0]  # the others bring a first observation
         if not len(envs):
@@ -291,6 +302,9 @@ class Collector:
         """Infers for ``envs``, sends their actions and stores the rows."""
         if not len(envs):
             return
+        envs = self._without_idle(envs)
+        if not len(envs):
+            return
         self.before_inference()
         episodes = self.pool.buffers["episode"][envs]
         rows = self.storage.append(envs, episodes, self.step_of_env[envs], self.version)
@@ -299,6 +313,17 @@ class Collector:
             if self.team.take(Batch(envs, rows)):
                 return
         self._infer(envs, rows)
+
+    def _without_idle(self, envs: np.ndarray) -> np.ndarray:
+        """Rows whose next step is experience; sends units that have none of them."""
+        idle = self.pool.buffers["idle"][envs] != 0
+        if not idle.any():
+            return envs
+        acting, waiting = envs[~idle], envs[idle]
+        alone = waiting[~np.isin(waiting // self._unit, acting // self._unit)]
+        if len(alone):
+            self.pool.send(alone)
+        return acting
 
     def _infer(self, envs: np.ndarray, rows: slice) -> None:
         begin = time.perf_counter()
@@ -334,16 +359,14 @@ class Collector:
     def _bootstrap(self) -> None:
         """Gives unfinished episodes the value of the state in which the rollout leaves them."""
         self._wait_for_team()
-        if self.rules.replay:
-            envs = np.array(self._pending, np.int64)
-            if len(envs):
-                obs = self.transfer.read(list(self.storage.obs), envs)
-                state = self.state[torch.from_numpy(envs).to(self.device)]
-                values = self.policy.value(obs, state).float().cpu().numpy()
-                self.storage.bootstrap(envs, values)
-        else:
+        if not self.rules.replay:
             self._act(self._take_pending())
             self._wait_for_team()
+        if len(envs := self._pending):
+            obs = self.transfer.read(list(self.storage.obs), envs)
+            state = self.state[torch.from_numpy(envs).to(self.device)]
+            values = self.policy.value(obs, state).float().cpu().numpy()
+            self.storage.bootstrap(envs, values)
         self.storage.bootstrap_in_flight()
 
     def capture(self) -> dict[str, Any]:
@@ -354,7 +377,7 @@ class Collector:
             "served": self.served.copy(),
             "step_seconds": self.step_seconds.copy(),
             "ready": list(self._ready),
-            "pending": list(self._pending),
+            "pending": self._pending.tolist(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -364,4 +387,4 @@ class Collector:
         self.served = np.array(state["served"])
         self.step_seconds = np.array(state["step_seconds"])
         self._ready = [int(e) for e in state["ready"]]
-        self._pending = [int(e) for e in state["pending"]]
+        self._pending = np.array(state["pending"], np.int64)

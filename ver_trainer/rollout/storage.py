@@ -131,21 +131,20 @@ class RolloutStorage:
             values = self.tensors["value"][torch.from_numpy(self.open_row[envs])]
             self.next_value[self.last_row[envs]] = values.float().cpu().numpy()
 
-    def drop_episode(self, env: int) -> int:
-        """Removes the unfinished episode of ``env``; returns the number of complete rows lost."""
-        open_row, last = self.open_row[env], self.last_row[env]
-        row = open_row if open_row >= 0 else last
-        if row < 0:
-            return 0
+    def drop_episodes(self, envs: np.ndarray) -> int:
+        """Removes unfinished episodes of ``envs``; returns the number of complete rows lost."""
+        rows = np.where(self.open_row[envs] >= 0, self.open_row[envs], self.last_row[envs])
+        episode = np.full(self.num_envs, -1)  # the one that goes
+        episode[envs[rows >= 0]] = self.episode[rows[rows >= 0]]
         used = np.arange(self.ptr)
-        gone = (self.env[used] == env) & (self.episode[used] == self.episode[row])
-        gone &= self.fresh[used]
-        lost = int((gone & self.complete[used]).sum())
-        self.num_complete -= lost
-        self.steps_of_env[env] -= lost
-        self.open_row[env] = self.last_row[env] = -1
-        self._compact(np.flatnonzero(~gone))
-        return lost
+        gone = (self.episode[used] == episode[self.env[used]]) & self.fresh[used]
+        lost = gone & self.complete[used]
+        self.num_complete -= int(lost.sum())
+        self.steps_of_env -= np.bincount(self.env[used][lost], minlength=self.num_envs)
+        self.open_row[envs] = self.last_row[envs] = -1
+        if gone.any():
+            self._compact(np.flatnonzero(~gone))
+        return int(lost.sum())
 
     def _compact(self, keep: np.ndarray) -> None:
         moved = np.full(self.capacity + 1, -1)

@@ -16,7 +16,7 @@ from benchmarks.pictures import MujocoDepth
 from tests.tpsrl.sim import small
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.robot import fetch
-from tpsrl.sim.mujoco import raster
+from tpsrl.sim.mujoco import memory
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
 IDLE = np.array([[0.0] * 7 + [-1.0, 0.0, 0.0]])
@@ -153,4 +153,4 @@ def test_depth_needs_no_opengl():
 
 def test_code_is_compiled_where_it_cannot_be_kept(monkeypatch):
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
-    assert raster._compiled(lambda x: x + 1)(1) == 2
+    assert memory.compiled(lambda x: x + 1)(1) == 2

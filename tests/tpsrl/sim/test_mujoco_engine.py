@@ -222,6 +222,15 @@ def test_driving_into_a_wall_stays_below_500_newtons(sim, parts):
         assert before[0] - sim.state().base_pose[0, 0] == pytest.approx(10 / 24, abs=0.02)
 
 
+def test_an_arm_deep_in_a_wall_backs_out(sim):
+    press_on_the_wall(sim, 0)
+    start = 1.75 + 3.0 - sim.state().ee_pos[0, 0] + 0.1
+    sim.set_base([[start, -2.0, 0.0]])
+    run(sim, 5, forward=-0.5)
+    assert start - sim.state().base_pose[0, 0] > 0.1
+    assert sim.state().force[0] == 0.0
+
+
 def test_the_base_gives_way_to_its_own_arm(sim):
     bent = np.array([0.0, -0.9, 0.0, 1.8, 0.0, -0.9, 0.0])
     sim.set_base([[1.9, -2.0, 0.0]])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -25,13 +24,13 @@ from tpsrl.sim.door import (
     Snapshot,
     check_reset,
 )
+from tpsrl.sim.mujoco.head import HeadDepth
 from tpsrl.sim.mujoco.model import build
 from tpsrl.sim.mujoco.render import Renderer
+from tpsrl.sim.mujoco.shared import SharedModel
+from tpsrl.sim.mujoco.states import gather
 from tpsrl.sim.mujoco.world import World
 from tpsrl.sim.scene_info import SceneLibrary
-
-if TYPE_CHECKING:
-    from tpsrl.sim.mujoco.head import HeadDepth
 
 _log = logging.getLogger(__name__)
 
@@ -123,6 +122,7 @@ class MujocoSimulator(Simulator):
             )
         if not np.all(np.isfinite(actions)):
             raise UserError("actions hold NaN or infinity; check the policy that made them.")
+        actions = np.clip(actions, -1.0, 1.0)
         for env_id, world in enumerate(self._worlds):
             world.step(actions[env_id])
             self._look(env_id)
@@ -134,7 +134,7 @@ class MujocoSimulator(Simulator):
     def state(self) -> SimState:
         """See :meth:`Simulator.state`."""
         if self._state is None:
-            self._state = _gather(self._worlds)
+            self._state = gather(self._worlds)
         return self._state
 
     def depth(self) -> np.ndarray:
@@ -280,14 +280,11 @@ class MujocoSimulator(Simulator):
 
     def _build(self, count: int) -> tuple[list[World], HeadDepth | None]:
         model, index = build(self._library.apartment, self._types, self._pool)
-        models = [model] + [copy.copy(model) for _ in range(count - 1)]
         head = None
         if self._depth_size is not None:
-            # Numba comes with it, which those who want no depth need not wait for.
-            from tpsrl.sim.mujoco.head import HeadDepth
-
             head = HeadDepth(model)
-        return [World(m, index, self._types) for m in models], head
+        shared = SharedModel(model)
+        return [World(shared, index, self._types) for _ in range(count)], head
 
     def _grow(self, env_id: int, episode: Episode) -> None:
         """Recompile one world with a pool that holds the episode's objects too."""
@@ -305,49 +302,3 @@ class MujocoSimulator(Simulator):
         if head is not None:
             head.look(self._worlds[env_id].data, self._depth[env_id, :, :, 0])
 
-
-def _gather(worlds: Sequence[World]) -> SimState:
-    """Batch the worlds' states."""
-    most = max(len(w.object_bodies) for w in worlds)
-    rows = [_row(w, most) for w in worlds]
-    if len(rows) == 1:  # every entry is a fresh array already
-        return SimState(**{key: np.asarray(value)[None] for key, value in rows[0].items()})
-    return SimState(**{key: np.stack([row[key] for row in rows]) for key in rows[0]})
-
-
-def _row(world: World, most: int) -> dict[str, Any]:
-    data, index, count = world.data, world.index, world.count
-    bodies = world.object_bodies
-    object_pos = np.full((most, 3), np.nan)
-    object_quat = np.full((most, 4), np.nan)
-    object_pos[: len(bodies)] = data.xpos[bodies]
-    object_quat[: len(bodies)] = _positive(data.xquat[bodies])
-    held = np.flatnonzero(bodies == world.suction.held_body)
-    ee_quat = np.empty(4)
-    mujoco.mju_mat2Quat(ee_quat, data.site_xmat[index.ee_site])
-    return {
-        "base_pose": world.base.copy(),
-        "arm_qpos": data.qpos[index.arm_qpos],
-        "arm_qvel": data.qvel[index.arm_dof],
-        "arm_target": data.ctrl.copy(),
-        "ee_pos": data.site_xpos[index.ee_site].copy(),
-        "ee_quat": _positive(ee_quat[None])[0],
-        "held_object": np.int64(held[0] if world.suction.held_body >= 0 and len(held) else -1),
-        "held_marker": np.int64(world.suction.held_marker),
-        "hold_violation": np.bool_(count.violation),
-        "object_pos": object_pos,
-        "object_quat": object_quat,
-        "joint_pos": data.qpos[world.model.jnt_qposadr[index.joint_ids]],
-        "link_pos": data.xpos[index.joint_bodies].copy(),
-        "link_quat": _positive(data.xquat[index.joint_bodies]),
-        "marker_pos": world.suction.marker_positions(),
-        "force": np.float64(count.force),
-        "force_sum": np.float64(count.force_sum),
-        "step_count": np.int64(count.steps),
-        "diverged": np.bool_(count.diverged),
-    }
-
-
-def _positive(quats: np.ndarray) -> np.ndarray:
-    """Return (k, 4) quaternions with w >= 0."""
-    return np.where(quats[:, :1] < 0, -quats, quats)

@@ -6,11 +6,11 @@ work; the fixed cost of an OpenGL library is many times it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
+
+from tpsrl.sim.mujoco.memory import compiled
 
 _SUBPIXELS = 256.0
 """OpenGL rounds corners to this part of a pixel; with that, edges fall where it draws them."""
@@ -48,18 +48,7 @@ class DepthParts(NamedTuple):
     far: float
 
 
-def _njit(function: Callable[..., Any], cache: bool) -> Any:
-    return numba.njit(function, cache=cache, nogil=True, error_model="numpy")
-
-
-def _compiled(function: Callable[..., Any]) -> Any:
-    try:
-        return _njit(function, cache=True)
-    except RuntimeError:  # nowhere to keep the compiled code: every process makes its own
-        return _njit(function, cache=False)
-
-
-@_compiled
+@compiled
 def _rows(inverse: np.ndarray, plane: Point, first: float, last: float, a: Point, b: Point) -> None:
     """Raise what lies between two rows and two edges to a plane's inverse depth."""
     size = len(inverse)
@@ -78,7 +67,7 @@ def _rows(inverse: np.ndarray, plane: Point, first: float, last: float, a: Point
             row[j] = new if new > row[j] else row[j]
 
 
-@_compiled
+@compiled
 def _triangle(inverse: np.ndarray, p: Point, q: Point, r: Point) -> None:
     """Draw a triangle of pixels."""
     area = (q[0] - p[0]) * (r[1] - p[1]) - (r[0] - p[0]) * (q[1] - p[1])
@@ -101,24 +90,24 @@ def _triangle(inverse: np.ndarray, p: Point, q: Point, r: Point) -> None:
     _rows(inverse, plane, b[1], c[1], long, _edge(b, c))
 
 
-@_compiled
+@compiled
 def _rounded(p: Point) -> tuple[float, float]:
     return np.rint(p[0] * _SUBPIXELS) / _SUBPIXELS, np.rint(p[1] * _SUBPIXELS) / _SUBPIXELS
 
 
-@_compiled
+@compiled
 def _between(p: float, q: float, r: float, size: int) -> bool:
     """Tell whether there is no pixel's centre among three columns or rows."""
     return max(np.ceil(min(p, q, r)), 0.0) >= min(np.ceil(max(p, q, r)), size)
 
 
-@_compiled
+@compiled
 def _edge(a: tuple[float, float], b: tuple[float, float]) -> Point:
     """Return column and row of an end, and columns a row."""
     return a[0], a[1], (b[0] - a[0]) / (b[1] - a[1])
 
 
-@_compiled
+@compiled
 def _hidden(p: Point, q: Point, r: Point, far: float) -> bool:
     """Tell whether a triangle shows its back or lies beside or beyond the view."""
     facing = p[0] * (q[1] * r[2] - q[2] * r[1]) + p[1] * (q[2] * r[0] - q[0] * r[2])
@@ -129,12 +118,12 @@ def _hidden(p: Point, q: Point, r: Point, far: float) -> bool:
     return min(p[2], q[2], r[2]) > far
 
 
-@_compiled
+@compiled
 def _aside(p: float, pz: float, q: float, qz: float, r: float, rz: float) -> bool:
     return (p > pz and q > qz and r > rz) or (p < -pz and q < -qz and r < -rz)
 
 
-@_compiled
+@compiled
 def _pixel(p: Point, size: int) -> Point:
     inverse = 1.0 / p[2]
     return (
@@ -144,14 +133,14 @@ def _pixel(p: Point, size: int) -> Point:
     )
 
 
-@_compiled
+@compiled
 def _at_near(p: Point, q: Point, near: float) -> Point:
     """Return where the line between two points meets the near plane."""
     t = (near - p[2]) / (q[2] - p[2])
     return p[0] + t * (q[0] - p[0]), p[1] + t * (q[1] - p[1]), near
 
 
-@_compiled
+@compiled
 def _face(inverse: np.ndarray, near: float, p: Point, q: Point, r: Point) -> None:
     """Draw a triangle of points before the camera, cut off at the near plane."""
     size = len(inverse)
@@ -171,7 +160,7 @@ def _face(inverse: np.ndarray, near: float, p: Point, q: Point, r: Point) -> Non
     _triangle(inverse, _pixel(p, size), _pixel(q, size), _pixel(r, size))
 
 
-@_compiled
+@compiled
 def _place(
     view: np.ndarray, axes: np.ndarray, offset: np.ndarray, turn: np.ndarray, tangent: float
 ) -> None:
@@ -190,7 +179,7 @@ def _place(
         )
 
 
-@_compiled
+@compiled
 def _out_of_sight(centre: np.ndarray, radius: float, tangent: float, far: float) -> bool:
     """Tell whether a sphere lies behind, beyond or beside the view."""
     cosine = 1.0 / np.sqrt(1.0 + tangent * tangent)
@@ -198,12 +187,12 @@ def _out_of_sight(centre: np.ndarray, radius: float, tangent: float, far: float)
     return bool(centre[2] < -radius or centre[2] - radius > far or aside > radius)
 
 
-@_compiled
+@compiled
 def _point(points: np.ndarray, row: int) -> Point:
     return points[row, 0], points[row, 1], points[row, 2]
 
 
-@_compiled
+@compiled
 def draw(
     parts: DepthParts,
     positions: np.ndarray,

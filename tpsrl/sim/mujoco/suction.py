@@ -33,17 +33,17 @@ class Suction:
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex) -> None:
         self._model, self._data, self._index = model, data, index
         self._markers = list(index.markers.values())
-        self._marker_bodies = index.joint_bodies[
+        self.marker_bodies = index.joint_bodies[
             np.array([j for j, _, _ in self._markers], dtype=int)
         ]
-        self._marker_offsets = np.array([offset for _, offset, _ in self._markers]).reshape(-1, 3)
+        self.marker_offsets = np.array([offset for _, offset, _ in self._markers]).reshape(-1, 3)
         self.held_body = -1
         self.held_marker = -1
         self._released: list[int] = []
         self._freed_markers: list[int] = []
         owner = model.geom_bodyid
         self._geoms = {b: np.flatnonzero(owner == b) for ids in index.pool.values() for b in ids}
-        handles = [np.flatnonzero(owner == b) for b in self._marker_bodies]
+        handles = [np.flatnonzero(owner == b) for b in self.marker_bodies]
         self._handle_geoms = [g[model.geom_contype[g] > 0] for g in handles]
         self._solid = {b: g[model.geom_contype[g] > 0] for b, g in self._geoms.items()}
 
@@ -149,9 +149,9 @@ class Suction:
 
     def marker_positions(self) -> np.ndarray:
         """Return (M, 3) the world positions of all handles."""
-        rotation = self._data.xmat[self._marker_bodies].reshape(-1, 3, 3)
-        offset = np.einsum("mij,mj->mi", rotation, self._marker_offsets)
-        return self._data.xpos[self._marker_bodies] + offset
+        rotation = self._data.xmat[self.marker_bodies].reshape(-1, 3, 3)
+        offset = np.einsum("mij,mj->mi", rotation, self.marker_offsets)
+        return self._data.xpos[self.marker_bodies] + offset
 
     def relative_pose(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the held object's pose in the gripper's frame, ``None`` if none is held."""

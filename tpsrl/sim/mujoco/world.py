@@ -14,8 +14,12 @@ from tpsrl.geometry.rotations import planar_frame, transform, wrap, yaw_quat
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
+from tpsrl.sim.mujoco import states
 from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_contacts, robot_force, robot_overlap
+from tpsrl.sim.mujoco.memory import compiled
 from tpsrl.sim.mujoco.model import GROUP_DEPTH, ModelIndex
+from tpsrl.sim.mujoco.nearby import Nearby
+from tpsrl.sim.mujoco.shared import SharedModel
 from tpsrl.sim.mujoco.suction import Suction
 
 _SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
@@ -49,18 +53,20 @@ class Counters:
 
 
 class World:
-    """A model of its own (its furniture poses and collision bits change) and its data.
+    """Its part of a model (furniture poses and collision bits change) and its data.
 
     Args:
-        model: compiled by ``tpsrl.sim.mujoco.model.build``; this world owns it.
+        shared: compiled by ``tpsrl.sim.mujoco.model.build``; worlds take turns in it.
         index: ids of its parts.
         types: object descriptions, for their sizes.
     """
 
     def __init__(
-        self, model: mujoco.MjModel, index: ModelIndex, types: Mapping[str, ObjectType]
+        self, shared: SharedModel, index: ModelIndex, types: Mapping[str, ObjectType]
     ) -> None:
-        self.model, self.index, self.types = model, index, types
+        self._shared, self._own = shared, shared.fresh()
+        self.index, self.types = index, types
+        model = self.model
         self.data = mujoco.MjData(model)
         self.suction = Suction(model, self.data, index)
         self.count = Counters()
@@ -73,10 +79,17 @@ class World:
         self._base_qpos, self._base_qvel = (
             values[first : first + 3] for values in (self.data.qpos, self.data.qvel)
         )
+        self._ctrl, self._speeds, self._places = self.data.ctrl, self.data.qvel, self.data.qpos
         self._gives_way = True
         self._joint_qpos = model.jnt_qposadr[index.joint_ids]
-        self._speed_limit = np.full(model.nv, _MAX_SPEED)
         self._let_give_way(False)
+        self._nearby = Nearby(model, self.data)
+        self.addresses = states.addresses(self)
+
+    @property
+    def model(self) -> mujoco.MjModel:
+        """The model as that of this world, until another world asks for it."""
+        return self._shared.of(self._own)
 
     def fits(self, episode: Episode) -> bool:
         """Return whether the pool has a body for every object of the episode."""
@@ -112,29 +125,34 @@ class World:
         """Move the base, set the arm's targets and work the cup.
 
         Physics follows with :meth:`integrate`; the head camera looks in between.
+
+        Args:
+            action: (10,) in [-1, 1].
         """
-        action = np.clip(action, -1.0, 1.0)
+        model, data = self.model, self.data
         self.count.diverged = False
         begin = self.base
-        forward, turn = action[ACTION_BASE]
+        forward, turn = action[ACTION_BASE].tolist()
         if forward != 0.0 or turn != 0.0:
             self._drive(forward * fetch.BASE_DELTA_LINEAR, turn * fetch.BASE_DELTA_ANGULAR)
-        mujoco.mj_step1(self.model, self.data)
-        if len(robot_contacts(self.data, self.index)):
+        self._nearby.keep()
+        mujoco.mj_step1(model, data)
+        if len(robot_contacts(data, self.index)):
             self._meet(begin)
-        self.data.ctrl[:] += action[: fetch.ARM_DOF] * fetch.ARM_DELTA
+        self._ctrl += action[: fetch.ARM_DOF] * fetch.ARM_DELTA
         if action[ACTION_GRIP] < 0:
             changed = self.suction.release()
         else:
             changed = not self.suction.holding and self.suction.grasp_on_contact()
         if changed:
-            mujoco.mj_step1(self.model, self.data)
+            mujoco.mj_step1(model, data)
 
     def integrate(self) -> None:
         """Run the physics of one control step, begun by :meth:`step`, and what depends on it."""
         model, data, count = self.model, self.data, self.count
         mujoco.mj_step2(model, data)
         mujoco.mj_step(model, data, nstep=_SUBSTEPS - 1)
+        self._nearby.all()
         count.steps += 1
         gave_way = self._gives_way
         self._let_give_way(False)
@@ -346,25 +364,30 @@ class World:
         model, data, end = self.model, self.data, self.base
         self._let_give_way(True)
         mujoco.mj_step1(model, data)
-        if end is begin:
+        if end is begin or not self._presses(PUSH_DEPTH):
             return
         motion = np.append(end[:2] - begin[:2], wrap(end[2] - begin[2]))
-        free, blocked = 0.0, 1.0
-        if not self._presses():
-            return
-        for _ in range(_HALVINGS):
-            part = (free + blocked) / 2
+        self._move_base(begin)
+        mujoco.mj_step1(model, data)
+        deepest = max(PUSH_DEPTH, robot_overlap(data, self.index))  # what is stuck may back out
+        free, blocked, part = 0.0, 1.0, 1.0
+        for _ in range(_HALVINGS + 1):
             self._move_base(begin + part * motion)
             mujoco.mj_step1(model, data)
-            free, blocked = (free, part) if self._presses() else (part, blocked)
-        if free != part:
-            self._move_base(begin + free * motion)
-            mujoco.mj_step1(model, data)
+            if self._presses(deepest):
+                blocked = part
+            elif part == 1.0:
+                return
+            else:
+                free = part
+            part = (free + blocked) / 2
+        self._move_base(begin + free * motion)
+        mujoco.mj_step1(model, data)
 
-    def _presses(self) -> bool:
-        """Return whether the robot would press harder than the drive may, and than it did."""
+    def _presses(self, deepest: float) -> bool:
+        """Return whether the robot is deeper in anything or presses harder than it may and did."""
         model, data = self.model, self.data
-        if robot_overlap(data, self.index) > PUSH_DEPTH:
+        if robot_overlap(data, self.index) > deepest:
             return True
         mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_VEL, 1)
         return robot_force(model, data, self.index) > max(PUSH_FORCE, self.count.force)
@@ -387,10 +410,7 @@ class World:
         self._write_base(pose)
 
     def _broken(self) -> bool:
-        speed = np.abs(self.data.qvel)
-        return not (
-            bool(np.all(speed < self._speed_limit)) and bool(np.all(np.isfinite(self.data.qpos)))
-        )
+        return bool(is_broken(self._speeds, self._places, _MAX_SPEED))
 
     def _recover(self) -> None:
         """Note a diverged world and start its episode again; the caller sees ``diverged``."""
@@ -404,3 +424,15 @@ class World:
         self.count.divergences.append(event)
         self.load(self.episode, self.scene, self.seed)
         self.count.diverged = True
+
+
+@compiled
+def is_broken(speeds: np.ndarray, places: np.ndarray, most: float) -> bool:
+    """Return whether anything is faster than anything real, or nowhere."""
+    for speed in speeds:
+        if not abs(speed) < most:
+            return True
+    for place in places:
+        if not np.isfinite(place):
+            return True
+    return False

@@ -1,0 +1,131 @@
+"""Speed of training a skill, trainer and environment together, and of its bounds.
+
+``python -m benchmarks.skill_training json=FILE`` measures, one after the other, environment steps a
+second of
+
+- ``state``: Pick without a picture, 64 worlds x 32 steps, two layers of 256 units, actor and critic
+  apart, 4 epochs;
+- ``depth64``: Pick with 64x64 depth, network and settings of ``benchmarks.trainer
+  workload=compute`` (CNN and LSTM 256, 16 x 32, one epoch);
+- ``paper``: Pick with 128x128 depth, half-width ResNet18 and two LSTM layers of 512, 8 x 32, 2
+  epochs of 2 mini-batches;
+- ``state_overlap`` and ``depth64_overlap``: the same with ``collect.overlap=true``;
+- ``sb3_state``: Stable-Baselines3's PPO on the environment and network of ``state``, single
+  environments in a ``SubprocVecEnv``, ``sb3_envs`` of them, with as many rows an update;
+- ``physics``: the bare physics on all cores, the limit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import simulator
+from benchmarks.trainer import ROOT, describe_machine, end_session
+from benchmarks.trainer_setup import python_of
+from tpsrl.files import write_json
+from ver_trainer.errors import UserError, nearest
+from ver_trainer.machine import cores
+from ver_trainer.options import option, parse_or_help
+
+OURS = ("state", "depth64", "paper", "state_overlap", "depth64_overlap")
+NAMES = (*OURS, "sb3_state", "physics")
+
+
+@dataclass
+class Config:
+    """Options of the benchmark."""
+
+    json: Path | None = option(None, "report to write")
+    seconds: float = option(20.0, "measured time of each", above=0)
+    warmup: float = option(10.0, "time before it", min=0)
+    only: str = option("", "names with commas; empty: all")
+    sb3_envs: int = option(16, "processes of SubprocVecEnv", min=1)
+
+
+def chosen(only: str) -> tuple[str, ...]:
+    """Names to measure.
+
+    Raises:
+        UserError: one is unknown.
+    """
+    names = tuple(only.split(",")) if only else NAMES
+    for name in names:
+        if name not in NAMES:
+            raise UserError(f"only= has no '{name}'{nearest(name, NAMES)}")
+    return names
+
+
+def measure(name: str, config: Config) -> dict[str, float]:
+    """Steps a second, and what else is known of them.
+
+    Raises:
+        RuntimeError: if it fails, with the end of what it wrote.
+    """
+    if name == "physics":
+        return simulator.measure("ours", None, cores(), config.seconds)
+    python = sys.executable if name in OURS else python_of("sb3")
+    words = [name, str(config.warmup), str(config.seconds), str(config.sb3_envs)]
+    process = subprocess.Popen(
+        [python, "-m", "benchmarks.skill_training_run", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, errors = process.communicate(timeout=300 + config.warmup + 3 * config.seconds)
+    finally:
+        end_session(process)
+    lines = [line for line in out.splitlines() if line.startswith("{")]
+    if not lines:
+        raise RuntimeError(f"{name} failed: {errors.strip()[-1000:]}")
+    return dict(json.loads(lines[-1]))
+
+
+def run(config: Config) -> dict[str, Any]:
+    """Measure everything; return what is written to the JSON file."""
+    report: dict[str, Any] = {"machine": describe_machine(), "details": {}}
+    for name in chosen(config.only):
+        print(f"measuring {name} ...", file=sys.stderr)
+        found = measure(name, config)
+        report[name] = found.pop("steps_per_second")
+        report["details"][name] = found
+    return report
+
+
+def show(report: dict[str, Any]) -> None:
+    """Print the table."""
+    table = Table("workload", "steps/s", "per CPU second", "collecting", "of physics")
+    for name in (name for name in NAMES if name in report):
+        more = report["details"][name]
+        rate = more.get("steps_per_cpu_second")
+        share = more.get("collect_share")
+        table.add_row(
+            name,
+            f"{report[name]:,.0f}",
+            "" if rate is None else f"{rate:,.0f}",
+            "" if share is None else f"{share:.0%}",
+            f"{report[name] / report['physics']:.0%}" if "physics" in report else "",
+        )
+    Console().print(table)
+
+
+def main(words: Sequence[str]) -> None:
+    """Measure, print and write."""
+    config = parse_or_help(Config, words, __doc__)
+    report = run(config)
+    show(report)
+    if config.json is not None:
+        write_json(config.json, report)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,164 @@
+"""The state of all worlds, read in one compiled call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tpsrl.robot.fetch import ARM_DOF
+from tpsrl.sim.door import SimState
+from tpsrl.sim.mujoco.memory import Addresses, compiled, floats, numbers
+
+if TYPE_CHECKING:
+    from tpsrl.sim.mujoco.world import World
+
+
+def addresses(world: World) -> Addresses:
+    """Return where :func:`gather` finds the state of a world."""
+    data, index, model = world.data, world.index, world.model
+    suction = world.suction
+    lists = (
+        index.arm_qpos,
+        index.arm_dof,
+        model.jnt_qposadr[index.joint_ids],
+        index.joint_bodies,
+        suction.marker_bodies,
+    )
+    return Addresses(
+        [
+            data.qpos,
+            data.qvel,
+            data.ctrl,
+            data.xpos,
+            data.xquat,
+            data.xmat,
+            data.site_xpos[index.ee_site],
+            data.site_xmat[index.ee_site],
+            *(np.asarray(ids, dtype=np.int32) for ids in lists),
+            np.ascontiguousarray(suction.marker_offsets),
+        ],
+        sizes=(model.nq, model.nv, model.nbody),
+    )
+
+
+def gather(worlds: Sequence[World]) -> SimState:
+    """Return the state of worlds; it does not change later."""
+    first, n = worlds[0].index, len(worlds)
+    most = max(len(world.object_bodies) for world in worlds)
+    bodies = np.full((n, most), -1)
+    for row, world in zip(bodies, worlds, strict=True):
+        row[: len(world.object_bodies)] = world.object_bodies
+    joints, markers = len(first.joint_ids), len(first.markers)
+    arm = np.empty((3, n, ARM_DOF))
+    pos, quat = np.empty((n, 3)), np.empty((n, 4))
+    object_pos, object_quat = np.full((n, most, 3), np.nan), np.full((n, most, 4), np.nan)
+    joint_pos = np.empty((n, joints))
+    link_pos, link_quat = np.empty((n, joints, 3)), np.empty((n, joints, 4))
+    marker_pos = np.empty((n, markers, 3))
+    _read(
+        np.array([world.addresses.table for world in worlds]), bodies, arm, pos, quat,
+        object_pos, object_quat, joint_pos, link_pos, link_quat, marker_pos,
+    )  # fmt: skip
+    held = np.array([world.suction.held_body for world in worlds])
+    holds = (bodies == held[:, None]) & (held >= 0)[:, None]
+    counts = [world.count for world in worlds]
+    return SimState(
+        base_pose=np.array([world.base for world in worlds]),
+        arm_qpos=arm[0],
+        arm_qvel=arm[1],
+        arm_target=arm[2],
+        ee_pos=pos,
+        ee_quat=quat,
+        held_object=np.where(holds.any(axis=1), holds.argmax(axis=1), -1)
+        if most
+        else np.full(n, -1),
+        held_marker=np.array([world.suction.held_marker for world in worlds]),
+        hold_violation=np.array([count.violation for count in counts]),
+        object_pos=object_pos,
+        object_quat=object_quat,
+        joint_pos=joint_pos,
+        link_pos=link_pos,
+        link_quat=link_quat,
+        marker_pos=marker_pos,
+        force=np.array([count.force for count in counts], dtype=np.float64),
+        force_sum=np.array([count.force_sum for count in counts], dtype=np.float64),
+        step_count=np.array([count.steps for count in counts]),
+        diverged=np.array([count.diverged for count in counts]),
+    )
+
+
+@compiled
+def _read(
+    tables: np.ndarray,
+    bodies: np.ndarray,
+    arm: np.ndarray,
+    ee_pos: np.ndarray,
+    ee_quat: np.ndarray,
+    object_pos: np.ndarray,
+    object_quat: np.ndarray,
+    joint_pos: np.ndarray,
+    link_pos: np.ndarray,
+    link_quat: np.ndarray,
+    marker_pos: np.ndarray,
+) -> None:
+    joints, markers, freedoms = joint_pos.shape[1], marker_pos.shape[1], arm.shape[2]
+    for i in range(len(tables)):
+        table = tables[i]
+        qpos, qvel = floats(table[0], table[-3], 1), floats(table[1], table[-2], 1)
+        targets = floats(table[2], freedoms, 1)
+        xpos, xquat = floats(table[3], table[-1], 3), floats(table[4], table[-1], 4)
+        xmat = floats(table[5], table[-1], 9)
+        ee_pos[i] = floats(table[6], 1, 3)[0]
+        _quat_of(ee_quat[i], floats(table[7], 1, 9)[0])
+        _upright(ee_quat[i], ee_quat[i])
+        where, turns = numbers(table[8], freedoms), numbers(table[9], freedoms)
+        for k in range(freedoms):
+            arm[0, i, k], arm[1, i, k] = qpos[where[k], 0], qvel[turns[k], 0]
+            arm[2, i, k] = targets[k, 0]
+        for k in range(bodies.shape[1]):
+            body = bodies[i, k]
+            if body >= 0:
+                object_pos[i, k] = xpos[body]
+                _upright(object_quat[i, k], xquat[body])
+        where, links = numbers(table[10], joints), numbers(table[11], joints)
+        for k in range(joints):
+            joint_pos[i, k], link_pos[i, k] = qpos[where[k], 0], xpos[links[k]]
+            _upright(link_quat[i, k], xquat[links[k]])
+        links, offsets = numbers(table[12], markers), floats(table[13], markers, 3)
+        for k in range(markers):
+            turn, offset = xmat[links[k]], offsets[k]
+            for j in range(3):
+                # In this order, as NumPy adds in Suction.marker_positions.
+                outer = turn[3 * j] * offset[0] + turn[3 * j + 2] * offset[2]
+                marker_pos[i, k, j] = xpos[links[k], j] + (outer + turn[3 * j + 1] * offset[1])
+
+
+@compiled
+def _upright(out: np.ndarray, quat: np.ndarray) -> None:
+    """Write a quaternion so that its first value is not negative."""
+    sign = -1.0 if quat[0] < 0.0 else 1.0
+    for k in range(4):
+        out[k] = sign * quat[k]
+
+
+@compiled
+def _quat_of(quat: np.ndarray, m: np.ndarray) -> None:
+    """Write the quaternion of a (9,) rotation matrix, as MuJoCo's ``mju_mat2Quat`` does."""
+    if m[0] + m[4] + m[8] > 0.0:
+        w = 0.5 * np.sqrt(1.0 + m[0] + m[4] + m[8])
+        x, y, z = 0.25 * (m[7] - m[5]) / w, 0.25 * (m[2] - m[6]) / w, 0.25 * (m[3] - m[1]) / w
+    elif m[0] > m[4] and m[0] > m[8]:
+        x = 0.5 * np.sqrt(1.0 + m[0] - m[4] - m[8])
+        w, y, z = 0.25 * (m[7] - m[5]) / x, 0.25 * (m[1] + m[3]) / x, 0.25 * (m[2] + m[6]) / x
+    elif m[4] > m[8]:
+        y = 0.5 * np.sqrt(1.0 - m[0] + m[4] - m[8])
+        w, x, z = 0.25 * (m[2] - m[6]) / y, 0.25 * (m[1] + m[3]) / y, 0.25 * (m[5] + m[7]) / y
+    else:
+        z = 0.5 * np.sqrt(1.0 - m[0] - m[4] + m[8])
+        w, x, y = 0.25 * (m[3] - m[1]) / z, 0.25 * (m[2] + m[6]) / z, 0.25 * (m[5] + m[7]) / z
+    length = np.sqrt(w * w + x * x + y * y + z * z)
+    if abs(length - 1.0) > 1e-15:
+        w, x, y, z = w / length, x / length, y / length, z / length
+    quat[0], quat[1], quat[2], quat[3] = w, x, y, z
