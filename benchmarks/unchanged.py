@@ -33,7 +33,7 @@ IDS = (
     *("RearrangeEasy", "PointNav", "Flee", "Explore"),
 )
 STEPS = 40
-FREE = ("seconds", "attempts", "extra")
+FREE = ("seconds", "attempts", "extra", "states")
 """Keys of an episode's record that may differ between two runs."""
 CARTPOLE = (
     *("train", "env=CartPole-v1", "scheme=ver", "collector=inline", "total_steps=8192", "seed=3"),

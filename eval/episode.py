@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from eval.trace import Trace
 from planner.chain.interface import Agent, AgentReport, EpisodeMeasure
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -39,6 +40,7 @@ class EpisodeRecord:
         stages: stage -> first control step at which its goal held, ``None`` if never.
         ordered_stages: the same, counting a stage only from when all earlier ones were reached.
         steps: control steps.
+        states: digest of every state of the world; two runs that did the same have the same.
         distance: driven by the base, m.
         turned: by the base, rad.
         force_max: largest contact force on the robot, N.
@@ -64,6 +66,7 @@ class EpisodeRecord:
     stages: dict[str, int | None] = field(default_factory=dict)
     ordered_stages: dict[str, int | None] = field(default_factory=dict)
     steps: int = 0
+    states: str = ""
     distance: float = 0.0
     turned: float = 0.0
     force_max: float = 0.0
@@ -212,7 +215,8 @@ def run_episode(
     start = time.perf_counter()
     sim.reset([episode], [record.seed])
     agent.reset(sim, 0, episode, record.seed)
-    clock, meter = StageClock(), Meter(sim.state(), 0)
+    clock, meter, trace = StageClock(), Meter(sim.state(), 0), Trace()
+    trace.add(sim.state())
     clock.update(task.stages(sim, 0), 0)
     if observer is not None:
         observer(sim, agent, 0)
@@ -225,6 +229,7 @@ def run_episode(
         sim.step(np.asarray(action, dtype=np.float64)[None])
         step += 1
         state = sim.state()
+        trace.add(state)
         if bool(state.diverged[0]):
             # The engine has reset this world: nothing of it may be counted from here on.
             record.end = "diverged"
@@ -233,7 +238,7 @@ def run_episode(
         clock.update(task.stages(sim, 0), step)
         if observer is not None:
             observer(sim, agent, step)
-    record.steps = step
+    record.steps, record.states = step, trace.digest
     record.goal_at_end = record.end != "diverged" and bool(task.success(sim, 0))
     record.success = record.end == "stop" and record.goal_at_end
     record.stages, record.ordered_stages = clock.first, clock.ordered

@@ -23,6 +23,7 @@ from tpsrl.errors import UserError
 from tpsrl.jobs.folder import EPISODES_FILE, ResultFolder, read_folder
 from tpsrl.jobs.pool import JobPool
 from tpsrl.jobs.progress import Tally
+from tpsrl.jobs.threads import one_thread
 
 Record = dict[str, Any]
 """A line of ``episodes.jsonl``: ``index``, ``fingerprint``, ``success``, ``steps`` and more."""
@@ -160,7 +161,7 @@ class _Session:
 @contextlib.contextmanager
 def _playing(study: Study) -> Iterator[Callable[[Any], tuple[Record, dict[str, Any]]]]:
     """Run jobs in a worker process."""
-    with study.player() as (play, engine):
+    with one_thread(), study.player() as (play, engine):
 
         def run(job: Any) -> tuple[Record, dict[str, Any]]:
             try:

@@ -15,6 +15,7 @@ import numpy as np
 
 from eval.episode import plain
 from eval.statistics import wilson
+from eval.trace import Trace
 from skills.book import make_skill, row_of
 from skills.envs.agents import DrivingAgent, EnvAgent, RandomAgent, SkillAgent
 from skills.envs.single import SkillEnv
@@ -103,7 +104,7 @@ class SkillStudy:
 
     def failed(self, job: TrialJob, end: str, extra: dict[str, Any]) -> dict[str, Any]:
         """See :class:`eval.runner.Study`."""
-        nothing = {"return": 0.0, "steps": 0, "force_max": 0.0}
+        nothing = {"return": 0.0, "steps": 0, "states": "", "force_max": 0.0}
         how = {"success": False, "cause": end, "reason": "", **nothing, "extra": extra}
         return dataclasses.asdict(job) | how
 
@@ -189,11 +190,13 @@ def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
     observation, info = env.reset(seed=seed)
     place = _place(env)
     agent.reset(seed)
-    total, steps, peak, over = 0.0, 0, 0.0, False
+    total, steps, peak, over, trace = 0.0, 0, 0.0, False, Trace()
+    trace.add(env.sim.state())
     while not over:
         if isinstance(agent, PolicyAgent):
             agent.observation = observation
         observation, reward, terminated, truncated, info = env.step(agent.act())
+        trace.add(env.sim.state())
         total, steps, peak = total + float(reward), steps + 1, max(peak, info["force"])
         over = terminated or truncated
     skill = getattr(agent, "skill", None)
@@ -207,6 +210,7 @@ def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
         "reason": reason,
         "return": total,
         "steps": steps,
+        "states": trace.digest,
         "force_max": peak,
         **place,
         **{k: v for k, v in info.items() if k.endswith(("distance", "angle", "error"))},

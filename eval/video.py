@@ -18,6 +18,7 @@ from planner.chain.interface import Agent, AgentReport
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.jobs.progress import Tally
+from tpsrl.jobs.threads import one_thread
 from tpsrl.sim.door import Simulator
 
 FPS = 30
@@ -197,7 +198,7 @@ def record_episode(
         UserError: no OpenGL, the file cannot be written, or the episode cannot be loaded.
     """
     record = spec.job(index, episode).empty_record()
-    with VideoWriter(out) as writer:
+    with one_thread(), VideoWriter(out) as writer:
         sim = spec.simulator.build()
         try:
             camera = EpisodeCamera(writer, episode, every)

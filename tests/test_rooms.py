@@ -42,7 +42,7 @@ PLAN = """
     planner.model planner.ground planner.search planner.load planner
         planner.monitor planner.draw planner.pddl planner.chain planner.options planner.commands
 
-    eval.statistics eval.episode eval.spec eval eval.commands
+    eval.statistics eval.trace eval.episode eval.spec eval eval.commands
 
     benchmarks
 """

@@ -27,8 +27,9 @@ class UserError(ValueError):
         message: one sentence; what it quotes of a file is shortened and made printable.
     """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(printable(message))
+    def __init__(self, message: object) -> None:
+        # Gymnasium's vector environments make a worker's error anew, of the error itself.
+        super().__init__(printable(str(message)))
 
 
 class TrainerError(UserError):

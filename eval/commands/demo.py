@@ -96,7 +96,10 @@ def _record(config: DemoConfig, scenario: str, out: Path) -> Path:
     record = record_episode(spec, episode, config.episode, out, config.every)
     failure = record.failure
     ending = f"failed ({failure['skill']}: {failure['cause']})" if failure else "success"
-    print(f"{out}: {ending}, {record.steps} steps, {record.replans} replans", flush=True)
+    print(
+        f"{out}: {ending}, {record.steps} steps, {record.replans} replans, states {record.states}",
+        flush=True,
+    )
     return out
 
 

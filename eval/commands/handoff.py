@@ -25,6 +25,7 @@ from tpsrl.jobs.folder import ResultFolder
 from tpsrl.jobs.pool import JobPool
 from tpsrl.jobs.processes import all_cores
 from tpsrl.jobs.progress import Tally
+from tpsrl.jobs.threads import one_thread
 from tpsrl.provide import load_scenario_episodes
 from ver_trainer.options import load
 
@@ -121,7 +122,7 @@ def _part(folder: Path, index: int) -> Path:
 @contextmanager
 def _recording(spec: EvaluationSpec, folder: Path) -> Iterator[Callable[[EpisodeJob], int]]:
     """Run the chain over episodes, in a worker process; write and count their starts."""
-    with spec.simulator.build() as sim:
+    with one_thread(), spec.simulator.build() as sim:
 
         def record(job: EpisodeJob) -> int:
             recorder, agent = StartRecorder(), spec.agent.build()

@@ -79,5 +79,7 @@ def run(overrides: list[str]) -> int:
     record = record_episode(spec, episode, config.episode, out, config.every)
     failure = record.failure
     ending = f"failed ({failure['skill']}: {failure['cause']})" if failure else "success"
-    print(f"{out}: {ending}, {record.steps} steps, {record.replans} replans")
+    print(
+        f"{out}: {ending}, {record.steps} steps, {record.replans} replans, states {record.states}"
+    )
     return 0

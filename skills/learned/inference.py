@@ -2,6 +2,8 @@
 
 It computes what ``ver_trainer.nets`` computes with the same weights, one observation at a time,
 for the networks that run at control rate on a CPU: the small CNN or the MLP, with or without LSTM.
+The products of an observation have one shape and one thread, however many worlds and cores there
+are: its action is the same to the last bit in every command.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tpsrl.errors import UserError
+from tpsrl.jobs.threads import one_thread
 from ver_trainer.reading import parse_json, read_safetensors
 
 Weights = dict[str, np.ndarray]
@@ -114,10 +117,11 @@ class NumpyPolicy:
             observations: name -> array without a batch axis.
             rng: draws the action from the policy's distribution instead.
         """
-        features = self._encode(observations)
-        for layer in range(self._layers):
-            features = self._lstm(features, layer)
-        output = self._affine("actor.linear", features)
+        with one_thread():
+            features = self._encode(observations)
+            for layer in range(self._layers):
+                features = self._lstm(features, layer)
+            output = self._affine("actor.linear", features)
         mean, threshold = output[: self.size], np.zeros(len(self._binary))
         if rng is not None:
             spread = self._weights["actor.log_std"] + sum(

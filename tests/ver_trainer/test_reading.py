@@ -227,3 +227,4 @@ def test_what_reaches_the_terminal_is_plain_and_short() -> None:
     assert len(text) < 2000 and text.isprintable()
     assert text.startswith("a.json: ") and text.endswith("is wrong; correct it")
     assert printable("ä 'b' ok") == "ä 'b' ok"
+    assert str(UserError(UserError("as gymnasium hands it on"))) == "as gymnasium hands it on"

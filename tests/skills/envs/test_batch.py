@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from eval.trace import Trace
+from skills.book import BOOK
 from skills.envs.batch import BatchSkillEnv
 from skills.envs.single import SkillEnv
 from skills.tasks.state import CAUSE
@@ -71,6 +73,42 @@ def test_worlds_are_those_of_single_environments(episodes):
                     assert reward == rewards[k][i]
                     if terminated or truncated:
                         observation, _ = single.reset()
+
+
+@pytest.fixture(scope="module")
+def flat():
+    """A simulator of three worlds and one of one, with all that the real apartment has."""
+    with MujocoSimulator(3, depth=64) as many, MujocoSimulator(1, depth=64) as one:
+        yield many, one
+
+
+@pytest.mark.parametrize("skill", sorted(BOOK))
+def test_every_skill_is_the_same_to_the_bit_alone_and_in_a_batch(skill, flat):
+    many, one = flat
+    batch = BatchSkillEnv(skill, simulator=many, depth=64, split="val")
+    single = SkillEnv(skill, simulator=one, depth=64, split="val")
+    actions = _actions(3, 15, batch.single_action_space.shape[0])
+    layout = batch.worlds.task.layout
+    actions[..., ~layout.moving] = 1.0  # hold on
+    if layout.stop:
+        actions[..., -1] = -1.0
+    traces, digests = [Trace(i) for i in range(3)], []
+    seen, ends = [batch.reset(seed=5)[0]], np.full(3, 15)
+    for k, action in enumerate(actions):
+        observation, _, terminated, truncated, _ = batch.step(action)
+        ends[terminated | truncated] = np.minimum(ends, k)[terminated | truncated]
+        seen.append(observation)
+        for trace in traces:
+            trace.add(many.state())
+        digests.append([trace.digest for trace in traces])
+    assert ends.max() > 7
+    for i, end in enumerate(ends):
+        trace, (observation, _) = Trace(), single.reset(seed=5 + i)
+        for k in range(end):
+            assert all(np.array_equal(seen[k][name][i], observation[name]) for name in observation)
+            observation, *_ = single.step(actions[k, i])
+            trace.add(one.state())
+            assert trace.digest == digests[k][i]
 
 
 def test_automatic_reset_keeps_the_last_observation(episodes):

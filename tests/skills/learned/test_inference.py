@@ -4,7 +4,9 @@ import sys
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
+from skills.learned.cards import SHIPPED
 from skills.learned.inference import NumpyPolicy
 from tpsrl.errors import UserError
 from ver_trainer.config import NetConfig
@@ -79,6 +81,26 @@ def test_networks_it_cannot_compute_are_refused(tmp_path):
         NumpyPolicy.load(tmp_path / "p.safetensors")
     with pytest.raises(UserError, match="no such file"):
         NumpyPolicy.load(tmp_path / "absent.safetensors")
+
+
+@pytest.mark.parametrize("name", ["navigate", "pick"])
+def test_actions_do_not_depend_on_the_number_of_threads(name):
+    policy = NumpyPolicy.load(SHIPPED / f"{name}.safetensors")
+    rng = np.random.default_rng(0)
+    seen = [
+        {k: rng.random(shape, np.float32) for k, shape in policy.observations.items()}
+        for _ in range(5)
+    ]
+
+    def actions(threads: int) -> list[list[float]]:
+        policy.reset()
+        with threadpool_limits(limits=threads, user_api="blas"):
+            found = [policy.step(one).tolist() for one in seen]
+            assert {lib["num_threads"] for lib in blas.info()} == {threads}, "not put back"
+        return found
+
+    blas = ThreadpoolController().select(user_api="blas")
+    assert actions(1) == actions(2)
 
 
 def test_processes_that_step_a_simulator_import_no_torch():

@@ -77,6 +77,34 @@ def test_a_forked_process_draws_what_its_parent_draws(sim):
     assert np.array_equal(sim.render("head", width=160, height=120), picture)
 
 
+_FORK = """
+import multiprocessing
+from tests.tpsrl.sim import small
+sim = small.simulator()
+sim.reset([small.episode()], [0])
+sim.render("third_person", width=64, height=48)
+fork = multiprocessing.get_context("fork")
+def child():
+    try:
+        sim.render("third_person", width=64, height=48)
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+process = fork.Process(target=child)
+process.start()
+process.join(20)
+print(process.exitcode)
+process.kill()
+"""
+
+
+def test_a_fork_that_lost_the_renderer_s_threads_says_so_instead_of_waiting_for_them():
+    done = subprocess.run(
+        [sys.executable, "-c", _FORK],
+        capture_output=True, text=True, env={**os.environ, "LP_NUM_THREADS": "2"}, timeout=60,
+    )  # fmt: skip
+    assert "UserError this process was forked" in done.stdout and done.stdout.endswith("\n0\n")
+
+
 _PROBE = """
 import os, sys
 from tpsrl.sim.mujoco import opengl

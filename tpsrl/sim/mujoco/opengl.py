@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from tpsrl.errors import UserError
@@ -13,6 +14,8 @@ _PACKAGES = {
     "egl": "libegl1 libegl-mesa0 libgl1-mesa-dri libopengl0",
     "osmesa": "libosmesa6",
 }
+_threads = _lost_threads = False
+"""Mesa drew with threads at the last fork; this process is a fork that they do not exist in."""
 
 
 def open_context(width: int, height: int) -> Any:
@@ -27,8 +30,14 @@ def open_context(width: int, height: int) -> Any:
         height: likewise.
 
     Raises:
-        UserError: no library can give one; says what to install.
+        UserError: no library can give one (says what to install), or one would hang.
     """
+    if _lost_threads:
+        raise UserError(
+            "this process was forked from one that draws with Mesa's threads, and would wait for"
+            " them for ever; set LP_NUM_THREADS=0 in the environment, or start processes with the"
+            " method 'spawn'."
+        )
     wanted = os.environ.get("MUJOCO_GL", "").lower()
     if wanted and wanted not in _PACKAGES:
         raise UserError(f"MUJOCO_GL={wanted} is not supported here; set it to 'egl' or 'osmesa'.")
@@ -58,3 +67,25 @@ def _backend(name: str) -> Any:
         for loaded in [m for m in sys.modules if m == "OpenGL" or m.startswith("OpenGL.")]:
             del sys.modules[loaded]
     return importlib.import_module(module)
+
+
+def _before_fork() -> None:
+    """Look for the threads of Mesa's software renderer, whoever began to draw."""
+    global _threads
+    names = (_name(task / "comm") for task in Path("/proc/self/task").glob("*"))
+    _threads = any(name.startswith("llvmpipe") for name in names)
+
+
+def _in_fork() -> None:
+    global _lost_threads
+    _lost_threads |= _threads
+
+
+def _name(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # the thread has just ended
+        return ""
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_in_fork)
