@@ -154,6 +154,16 @@ def make_task(
 
 
 _REST = ("joint", "is_holding", "relative_resting_position")
+_BODY = (*_REST, "ee_pos", "joint_vel", "joint_lag", "contact_force", "base_scan")
+_AROUND = (
+    "obj_now_sensor",
+    "obj_now_in_base",
+    "target_size",
+    "neighbours",
+    "relief",
+    "container",
+)
+_STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 0.02}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
 _RULES: dict[str, Any] = {
     "max_force_sum": 2_000.0,
@@ -204,6 +214,16 @@ def _articulated(
         task,
         environment,
         program,
+        state=(
+            *_BODY,
+            "marker_rel_pos",
+            "marker_pose",
+            "marker_start_pose",
+            "marker_js",
+            "marker_js_gap",
+        ),
+        teaching={**_STOPS, "rest_reward": 10.0, "ajar": 0.3},
+        switches={"grip": 0.5, "stop": 0.02},
         # The programs that close pull and push by the handle.
         needs={} if task.suction else {"suction": True},
         plan={name: ask_handle},
@@ -224,6 +244,17 @@ _ROWS = (
         ),
         "Navigate",
         "skills.programs.basic:Navigate",
+        state=(
+            "goal_to_agent_gps_compass",
+            "goal_gap",
+            "way",
+            "base_scan_far",
+            "contact_force",
+            "is_holding",
+            "joint",
+        ),
+        teaching={**_STOPS, "needs_geodesic": "course"},
+        switches={"stop": 0.02},
         plan={"nav": ask_drive, "nav_to_receptacle": ask_drive_to_handle},
         parity={
             **_LIMITS,
@@ -244,6 +275,9 @@ _ROWS = (
         ),
         "Pick",
         "skills.programs.pick:Pick",
+        state=(*_BODY, *_AROUND, "obj_start_sensor", "obj_start_in_base", "obj_start_place"),
+        teaching={"wrong_penalty": 3.0, "drop_penalty": 2.0},
+        switches={"grip": 0.5},
         plan={"pick": ask_target},
         parity={"horizon": 300, "force_penalty": 1e-4, **_LIMITS},
         placed=True,
@@ -259,6 +293,9 @@ _ROWS = (
         ),
         "Place",
         "skills.programs.place:Place",
+        state=(*_BODY, *_AROUND, "obj_goal_sensor", "obj_goal_in_base", "obj_goal_place"),
+        teaching={"drop_penalty": 3.0},
+        switches={"grip": 0.998},
         plan={"place": ask_target},
         parity={
             "horizon": 300,

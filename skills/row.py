@@ -69,6 +69,11 @@ class SkillRow:
         plan: label of a plan's action -> what it becomes; empty if no plan calls the skill. Each
             label stands for its ``LABEL_by_name`` too.
         parity: fields of the task that have other values in habitat-lab.
+        state: observations of a policy that may know the whole state (``sensors=state``).
+        teaching: fields of the task that differ while a policy learns from its reward alone
+            (``reward=teaching``); they never decide what counts as success.
+        switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
+            has learned nothing grasps and stops in a step.
         placed: there may be further policies for kinds of places (``skills.tasks.places.KINDS``).
     """
 
@@ -79,6 +84,9 @@ class SkillRow:
     plan: Mapping[str, Ask] = field(default_factory=dict)
     parity: Mapping[str, Any] = field(default_factory=dict)
     placed: bool = False
+    state: tuple[str, ...] = ()
+    teaching: Mapping[str, Any] = field(default_factory=dict)
+    switches: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def uses_arm(self) -> bool:

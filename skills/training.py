@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from skills.book import BOOK, row_of
+from skills.book import BOOK, make_task, row_of
 from skills.envs import env_id
 from skills.superseded.imitation.rounds import ImitateConfig, imitate
 from tpsrl.errors import UserError
@@ -34,6 +34,9 @@ class SkillTraining:
 
     skill: str | None = option(None, "which; null: env= is trained on", choices=tuple(BOOK))
     pretrain: Literal["none", "scripted"] = option("none", "imitate the scripted skill first")
+    switches: bool = option(
+        False, "grip and stop are choices, at first as likely as the skill's row says"
+    )
     finetune: bool = option(True, "train with VER; false ends after the imitation")
     train_episodes: int = option(500, "episodes to make where none are given, once", min=1)
     imitate: ImitateConfig = field(default_factory=ImitateConfig)
@@ -67,6 +70,8 @@ def parse(words: Sequence[str]) -> tuple[TrainKeys, TrainConfig]:
     if keys.pretrain == "scripted" and not (keys.skill and row_of(keys.skill).program):
         raise UserError(f"'{keys.skill}' has no scripted skill to imitate; use pretrain=none.")
     config = keys.trainer()
+    if keys.switches:
+        _choose(config, keys.skill)
     if keys.skill and config.env_args.get("sim", "mujoco") != "mujoco":
         config.collect.worlds = config.collect.worlds or 1  # these engines have one world each
     validate(config)
@@ -76,6 +81,17 @@ def parse(words: Sequence[str]) -> tuple[TrainKeys, TrainConfig]:
     scale = 0.1 if config.net.normalize_returns else config.ppo.reward_scale
     keys.imitate.clone.reward_scale = scale
     return keys, config
+
+
+def _choose(config: TrainConfig, skill: str | None) -> None:
+    """Let the policy choose whether to grasp and to stop, instead of drawing numbers."""
+    if skill is None:
+        raise UserError("switches=true is of skills; name one with skill=, or leave it out.")
+    row = row_of(skill)
+    actions: Any = config.env_args.get("actions", "full")
+    places = make_task(skill, actions=actions).layout.switches
+    config.net.binary_actions = list(places.values())
+    config.net.binary_initial = [row.switches[name] for name in places]
 
 
 def _defaults(skill: str) -> Mapping[str, Any]:

@@ -37,7 +37,7 @@ PLAN = """
 
     skills
         skills.interface skills.tasks skills.row skills.motion skills.programs skills.book
-        skills.envs skills.learned skills.superseded skills.training skills.sweep skills.commands
+        skills.envs skills.learned skills.superseded skills.training skills.series skills.sweep skills.commands
 
     planner.model planner.ground planner.search planner.load planner
         planner.monitor planner.draw planner.pddl planner.chain planner.options planner.commands
@@ -51,7 +51,15 @@ stand on one floor, beside each other."""
 FLOORS = tuple(PLAN.split())
 OURS = tuple(name for name in FLOORS if "." not in name)
 NOTHING_OF_OURS = ("ver_trainer", "planner.model", "planner.ground", "planner.search")
-LIBRARIES = {"torch": ("ver_trainer", "skills.superseded", "skills.training", "skills.commands")}
+LIBRARIES = {
+    "torch": (
+        "ver_trainer",
+        "skills.superseded",
+        "skills.training",
+        "skills.series",
+        "skills.commands",
+    )
+}
 """Only these import a library that worker processes must not load."""
 
 

@@ -96,7 +96,9 @@ class NetConfig:
     )
     initial_std: float = option(1.0, "first standard deviation of actions", above=0)
     binary_actions: list[int] = option([], "dimensions of the action that are -1 or +1")
-    binary_initial: float = option(0.05, "their probability of +1 at first", above=0, below=1)
+    binary_initial: list[float] = option(
+        [0.05], "their probability of +1 at first: one for all, or one each", above=0, below=1
+    )
     noise_correlation: float = option(
         0.0, "of the exploration noise of successive steps", above=-1, below=1
     )

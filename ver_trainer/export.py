@@ -17,7 +17,7 @@ from ver_trainer.checkpoint import read_weights, save_weights
 from ver_trainer.config import NetConfig
 from ver_trainer.errors import CheckpointError, ConfigError
 from ver_trainer.files import replacing
-from ver_trainer.nets.heads import GaussianHead
+from ver_trainer.nets.heads import GaussianHead, each_initial
 from ver_trainer.nets.policy import Policy, make_policy, spec_from_dict, spec_to_dict
 from ver_trainer.plugins import is_foreign
 
@@ -179,11 +179,12 @@ def _adapt(weights: dict[str, Tensor], header: dict[str, Any], policy: Policy) -
         return
     before = torch.zeros(size, dtype=torch.bool)
     before[list(header.get("net", {}).get("binary_actions", []))] = True
-    rows = torch.nonzero(head.binary.cpu() & ~before).flatten()
-    initial = policy.config.binary_initial
+    chosen = policy.config.binary_actions
+    initial = each_initial(policy.config.binary_initial, len(chosen))
     for name in ("actor.linear.weight", "actor.linear.bias"):
-        if len(rows) and len(weights[name]) >= size:
-            weights[name][rows] *= math.log((1 - initial) / initial)
+        for row, p in zip(chosen, initial, strict=True):
+            if not before[row] and len(weights[name]) >= size:
+                weights[name][row % size] *= math.log((1 - p) / p)
 
 
 def _part(name: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from skills import training
+from skills import series, training
 from tpsrl.errors import UserError
 from tpsrl.launch.ray_ranks import ray_ranks
 from tpsrl.launch.start import SlurmJob, slurm, torchrun
 from ver_trainer.config import TrainConfig
+from ver_trainer.runner import TrainResult
 
 CONFIG = (training.SkillTraining, TrainConfig)
 
@@ -16,6 +17,8 @@ HELP = """Trains a policy with VER. The same command again continues the run in 
 
   tpsrl train skill=pick env_args.episodes=train.json.gz out=runs/pick
   tpsrl train skill=pick pretrain=scripted imitate.episodes=400 env_args.episodes=train.json.gz
+  tpsrl train skill=pick config=teacher out=runs/pick
+  tpsrl train skills=all config=teacher out=runs/teachers
   tpsrl train env=CartPole-v1 scheme=ver total_steps=200000 out=runs/cartpole
   tpsrl train config=laptop env=package.module:Name-v0 out=runs/mine
   tpsrl train launch=slurm launch.nodes=2 launch.ranks=8 launch.gpus=8 config=paper ...
@@ -29,11 +32,15 @@ docs/trainer.md and docs/training_skills.md say more."""
 
 def run(overrides: list[str]) -> int:
     """Trains; returns 0 when done, 128 + the signal's number when a signal stopped the run."""
+    several = series.wanted(overrides)
+    if several:
+        return _ended(series.run(several, overrides))
     keys, config = training.parse(overrides)
     code = _elsewhere(keys, Path(config.out), overrides)
-    if code is not None:
-        return code
-    result = training.run(overrides)
+    return _ended(training.run(overrides)) if code is None else code
+
+
+def _ended(result: TrainResult | None) -> int:
     if result is None:
         return 0
     if result.signal:

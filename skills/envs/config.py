@@ -43,7 +43,10 @@ class EnvConfig:
         spawn: ``"hab"``, ``"near"``, or ``"auto"``: ``"near"`` where actions are restricted.
         places: kinds of places (``open``, ``cabinet``, ``drawer``) that Pick takes from or Place
             sets down in, all if empty: ``["cabinet"]`` is the fridge.
-        sensors: observations instead of the contract's.
+        sensors: observations instead of the contract's; ``"state"``: those of a policy that may
+            know the whole state (``SkillRow.state``).
+        reward: ``"contract"``, or ``"teaching"`` with what helps to learn from reward alone
+            (``SkillRow.teaching``).
         options: fields of the task to override, e.g. ``{"horizon": 500}`` or
             ``{"scenario": "FILE.yaml"}``.
         sim: engine, one of ``tpsrl.engines.ENGINES``.
@@ -62,7 +65,8 @@ class EnvConfig:
     handoff_fraction: float = 1.0
     spawn: Literal["auto", "hab", "near"] = "auto"
     places: tuple[str, ...] = ()
-    sensors: tuple[str, ...] | None = None
+    sensors: tuple[str, ...] | Literal["state"] | None = None
+    reward: Literal["contract", "teaching"] = "contract"
     options: Mapping[str, Any] = field(default_factory=dict)
     sim: str = "mujoco"
     path: str | Path | None = None
@@ -75,12 +79,16 @@ class EnvConfig:
         Raises:
             UserError: unknown sensor or option.
         """
+        if self.reward not in ("contract", "teaching"):
+            raise UserError(f"reward='{self.reward}' is unknown; use 'contract' or 'teaching'.")
         options = dict(self.options)
+        if self.reward == "teaching":
+            options = {**row_of(skill).teaching, **options}
         if self.sim == "habitat" and self.contract == "fixed":
             # Its base gives no way, so what was calibrated on ours would end good runs.
             options = {"max_force": None, "max_force_sum": None} | options
         if self.sensors is not None:
-            options["sensors"] = tuple(self.sensors)
+            options["sensors"] = self._sensors(skill)
         task = make_task(skill, contract=self.contract, actions=self.actions, options=options)
         for name in task.sensors:
             if name != DEPTH and name not in SENSORS:
@@ -88,6 +96,14 @@ class EnvConfig:
         if self.depth is None:
             task = replace(task, sensors=tuple(name for name in task.sensors if name != DEPTH))
         return task
+
+    def _sensors(self, skill: str) -> tuple[str, ...]:
+        if self.sensors != "state":
+            return (self.sensors,) if isinstance(self.sensors, str) else tuple(self.sensors or ())
+        state = row_of(skill).state
+        if not state:
+            raise UserError(f"sensors=state: the skill '{skill}' lists none in skills/book.py.")
+        return state
 
     def worlds(self, skill: str, num_envs: int, sim: Simulator | None = None) -> SkillWorlds:
         """Return the worlds of the environment.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from array_api_compat import array_namespace, device
 
 from skills.tasks.course import Course
+from skills.tasks.sensors import WAY
 from skills.tasks.state import GoalRow
 from tpsrl.errors import UserError, nearest
 from tpsrl.geometry.arrays import Array
@@ -99,11 +100,33 @@ class CourseDistances(DistanceSource):
         return Distances(ahead[:, 0], ahead)
 
 
-def distance_source(kind: str, num_envs: int) -> DistanceSource:
+class CourseBeside(DistanceSource):
+    """A course that is shown and not rewarded.
+
+    Args:
+        source: of the task's own distances.
+        course: of the course.
+    """
+
+    def __init__(self, source: DistanceSource, course: CourseDistances) -> None:
+        self._source, self._course = source, course
+
+    def begin(self, sim: Simulator, env_id: int, row: GoalRow) -> None:
+        """See :meth:`DistanceSource.begin`."""
+        self._source.begin(sim, env_id, row)
+        self._course.begin(sim, env_id, row)
+
+    def measure(self, pose: Array) -> Distances:
+        """See :meth:`DistanceSource.measure`."""
+        return replace(self._source.measure(pose), course=self._course.measure(pose).course)
+
+
+def distance_source(kind: str, sensors: Sequence[str], num_envs: int) -> DistanceSource:
     """Return the source of a task's distances.
 
     Args:
         kind: ``Task.needs_geodesic``.
+        sensors: of the task; one of them may show the course.
         num_envs: worlds of the simulator.
 
     Raises:
@@ -118,7 +141,10 @@ def distance_source(kind: str, num_envs: int) -> DistanceSource:
     if kind not in makers:
         known = nearest(kind, [name for name in makers if name])
         raise UserError(f"the option needs_geodesic has no value '{kind}'{known}")
-    return makers[kind]()
+    source = makers[kind]()
+    if WAY in sensors and kind != "course":
+        return CourseBeside(source, CourseDistances(num_envs))
+    return source
 
 
 def _like(values: list[float] | list[np.ndarray], pose: Array) -> Array:

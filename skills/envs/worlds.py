@@ -81,7 +81,7 @@ class SkillWorlds:
         self.places = tuple(places)
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
-        self._distances = distance_source(task.needs_geodesic, sim.num_envs)
+        self._distances = distance_source(task.needs_geodesic, task.sensors, sim.num_envs)
         self.progress: Progress | None = None
         self.view: View | None = None
 

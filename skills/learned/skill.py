@@ -16,9 +16,10 @@ from skills.interface import Skill, SkillCall, SkillStatus
 from skills.learned.cards import Card, PolicyFiles
 from skills.learned.inference import NumpyPolicy
 from skills.tasks.base import Task
+from skills.tasks.course import Course
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
-from skills.tasks.sensors import DEPTH, observe
+from skills.tasks.sensors import DEPTH, WAY, observe
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
 from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
@@ -71,6 +72,8 @@ class LearnedSkill(Skill):
         self._policy.reset()
         self._stopped = self._under_way = False
         self._first_resting = self._view(sim).resting
+        shown = WAY in self.task.sensors
+        self._course = Course(sim.scene(env_id), self._row.position) if shown else None
         self._check_depth(sim)
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
@@ -99,7 +102,10 @@ class LearnedSkill(Skill):
         state = sim.state()
         scan = scan_for(self.task.sensors, sim, state.base_pose) if scanned else None
         rows = stack_goals([self._row] * sim.num_envs, state.base_pose)
-        return View(state, rows, scan=scan)
+        course = None
+        if scanned and self._course is not None:
+            course = np.array([self._course.look(p) for p in np.asarray(state.base_pose)[:, :2]])
+        return View(state, rows, scan=scan, course=course)
 
     def _check_depth(self, sim: Simulator) -> None:
         if DEPTH not in self.task.sensors:

@@ -11,6 +11,7 @@ from array_api_compat import array_namespace, device
 from numpy.random import Generator
 
 from skills.interface import SkillCall
+from skills.tasks.around import with_surroundings
 from skills.tasks.goals import object_goal
 from skills.tasks.starts import Spawn, Start
 from skills.tasks.state import CAUSE, GoalRow, Outcome, View
@@ -52,6 +53,12 @@ class ActionLayout:
         if not self.grip:
             raise ValueError(f"{self} has no grip.")
         return 7 * self.arm
+
+    @property
+    def switches(self) -> dict[str, int]:
+        """Where in the flat action ``"grip"`` and ``"stop"`` stand, as far as there are any."""
+        found = {"grip": self.grip_index} if self.grip else {}
+        return found | ({"stop": self.size - 1} if self.stop else {})
 
     @property
     def moving(self) -> np.ndarray:
@@ -171,7 +178,9 @@ class Task(ABC, Generic[P]):
         Raises:
             UserError: the call lacks what the skill needs, or names an unknown joint.
         """
-        return object_goal(sim, env_id, call, frozen_start=self.frozen_start)
+        row = object_goal(sim, env_id, call, frozen_start=self.frozen_start)
+        point, place = self.about(row), self.carrier(row)
+        return with_surroundings(sim, env_id, row, point, place, self.sensors)
 
     def about(self, goal: GoalRow) -> np.ndarray:
         """Return the (3,) point that a use of the skill is about."""

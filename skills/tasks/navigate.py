@@ -126,7 +126,7 @@ class NavigateTask(Task[NavigateProgress]):
         """Return the (n,) angle, rad, by which the base still has to turn."""
         xp, (flat, bearing) = view.xp, view.heading
         facing = xp.abs(bearing)
-        if view.course is None:
+        if view.course is None or self.needs_geodesic != "course":
             return facing
         way = xp.atan2(view.course[:, 2], view.course[:, 1])
         along = xp.abs(wrap(xp, way - view.state.base_pose[:, 2]))

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from array_api_compat import array_namespace
 
 from skills.tasks.scan import FAR_REACH, RAYS, REACH
-from skills.tasks.state import View
+from skills.tasks.state import NEIGHBOURS, RELIEF, View
 from skills.tasks.tolerances import ARRIVED, FACING, JOINT_AT
 from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, wrap, yaw_of
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 
-DEPTH, MOTION = "head_depth", "base_motion"
+DEPTH, MOTION, WAY = "head_depth", "base_motion", "way"
 
 
 class Sensor(NamedTuple):
@@ -113,6 +113,82 @@ def obj_goal_place(view: View) -> Array:
     return _place(view, view.goal.goal_place)
 
 
+@sensor(3)
+def obj_now_sensor(view: View) -> Array:
+    """Where the target is, in the end effector's frame, m; the simulator knows."""
+    return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.object_pos)
+
+
+@sensor(3)
+def obj_now_in_base(view: View) -> Array:
+    """Where the target is, in the base frame, m."""
+    return to_base(view.xp, view.state.base_pose, view.object_pos)
+
+
+@sensor(3)
+def target_size(view: View) -> Array:
+    """Half the size of the target, m."""
+    return view.goal.target_size
+
+
+@sensor(6 * NEIGHBOURS)
+def neighbours(view: View) -> Array:
+    """Other objects near the point that the skill is about: where they are, and half their sizes.
+
+    From the end effector along the axes of the base, m; zeros where there are fewer.
+    """
+    xp, state, goal = view.xp, view.state, view.goal
+    pos = state.object_pos[goal.rows[:, None], goal.entries["neighbours"]]
+    gap = pos - state.ee_pos[:, None]
+    cos, sin = xp.cos(state.base_pose[:, 2:]), xp.sin(state.base_pose[:, 2:])
+    ahead, left = cos * gap[..., 0] + sin * gap[..., 1], cos * gap[..., 1] - sin * gap[..., 0]
+    known = (goal.neighbours >= 0)[..., None]
+    rows = xp.stack([ahead, left, gap[..., 2]], axis=-1)
+    rows = xp.concat([xp.where(known, rows, 0.0), goal.neighbour_size], axis=-1)
+    return xp.reshape(rows, (rows.shape[0], -1))
+
+
+@sensor(RELIEF)
+def relief(view: View) -> Array:
+    """Furniture around the point that the skill is about, see :func:`skills.tasks.around.relief`.
+
+    Its axes are those of the place (:func:`obj_start_place`, :func:`obj_goal_place`).
+    """
+    return view.goal.relief
+
+
+@sensor(4)
+def container(view: View) -> Array:
+    """What the point lies in: position of its joint, m or rad, and its link in the base frame, m.
+
+    Zeros where it lies in no drawer or cabinet.
+    """
+    xp, goal, state = view.xp, view.goal, view.state
+    inside = (goal.container >= 0)[:, None]
+    link = goal.of(state.link_pos, "container")
+    where = to_base(xp, state.base_pose, link)
+    row = xp.concat([goal.of(state.joint_pos, "container")[:, None], where], axis=-1)
+    return xp.where(inside, row, 0.0)
+
+
+@sensor(7)
+def joint_vel(view: View) -> Array:
+    """Arm joint velocities, rad/s."""
+    return view.state.arm_qvel
+
+
+@sensor(7)
+def joint_lag(view: View) -> Array:
+    """Motor targets less arm joint positions, rad."""
+    return view.state.arm_target - view.state.arm_qpos
+
+
+@sensor(1)
+def contact_force(view: View) -> Array:
+    """Largest contact force on the robot: tanh of it over 200 N."""
+    return view.xp.tanh(view.state.force / 200.0)[:, None]
+
+
 @sensor(RAYS)
 def base_scan(view: View) -> Array:
     """Ranges to the furniture around the base, see :func:`skills.tasks.scan.base_scan`.
@@ -138,6 +214,17 @@ def goal_to_agent_gps_compass(view: View) -> Array:
     """Goal in the base frame: distance, m, and bearing, rad, right positive."""
     distance, bearing = view.heading
     return view.xp.stack([distance, -bearing], axis=-1)
+
+
+@sensor(3)
+def way(view: View) -> Array:
+    """How far it is to the goal on a way that keeps clear of furniture, m, and where that way goes.
+
+    Cosine and sine of its direction in the base frame; a map of the apartment knows it.
+    """
+    xp, course, yaw = view.xp, view.require_course(), view.state.base_pose[:, 2]
+    turn = xp.atan2(course[:, 2], course[:, 1]) - yaw
+    return xp.stack([course[:, 0], xp.cos(turn), xp.sin(turn)], axis=-1)
 
 
 @sensor(2)

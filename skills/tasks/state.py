@@ -29,6 +29,10 @@ CAUSES = (
 )
 """Why an episode ended; outcomes hold the index."""
 CAUSE = {name: index for index, name in enumerate(CAUSES)}
+NEIGHBOURS = 4
+"""Most other objects near the point that a skill is about."""
+RELIEF = 50
+"""Numbers that say how the furniture around that point stands; see ``skills.tasks.around``."""
 
 
 class _once:  # noqa: N801
@@ -62,6 +66,12 @@ class Goal:
             of the direction in which the furniture faces, in the world; 1 if it is a cabinet with
             a roof; 1 if it is a drawer.
         goal_place: (n, 4) float64, what will carry it at ``position``, likewise.
+        container: (n,) int64, furniture joint of the drawer or cabinet which the skill reaches
+            into; this and what follows only where a sensor shows it.
+        target_size: (n, 3) float64, half the size of the target, m.
+        neighbours: (n, ``NEIGHBOURS``) int64, other objects near the point that the skill is about.
+        neighbour_size: (n, ``NEIGHBOURS``, 3) float64, half their sizes, m.
+        relief: (n, ``RELIEF``) float64, see :func:`skills.tasks.around.relief`.
     """
 
     target: Array
@@ -75,6 +85,11 @@ class Goal:
     rest: Array
     start_place: Array
     goal_place: Array
+    container: Array
+    target_size: Array
+    neighbours: Array
+    neighbour_size: Array
+    relief: Array
 
     @_once
     def rows(self) -> Array:
@@ -84,9 +99,10 @@ class Goal:
 
     @_once
     def entries(self) -> dict[str, Array]:
-        """``target``, ``joint`` and ``marker`` as indices that are never negative."""
+        """``target``, ``joint``, ... as indices that are never negative."""
         xp = array_namespace(self.target)
-        named = {"target": self.target, "joint": self.joint, "marker": self.marker}
+        names = ("target", "joint", "marker", "container", "neighbours")
+        named = {name: getattr(self, name) for name in names}
         return {name: xp.where(index < 0, 0, index) for name, index in named.items()}
 
     def of(self, table: Array, name: str) -> Array:
@@ -109,6 +125,11 @@ class GoalRow:
     rest: np.ndarray = field(default_factory=lambda: fetch.RESTING_POSITION)
     start_place: np.ndarray = field(default_factory=lambda: np.zeros(4))
     goal_place: np.ndarray = field(default_factory=lambda: np.zeros(4))
+    container: int = -1
+    target_size: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    neighbours: np.ndarray = field(default_factory=lambda: np.full(NEIGHBOURS, -1))
+    neighbour_size: np.ndarray = field(default_factory=lambda: np.zeros((NEIGHBOURS, 3)))
+    relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
 
 
 def stack_goals(rows: Sequence[GoalRow], like: Array) -> Goal:
@@ -179,6 +200,16 @@ class View:
         if self.geodesic is None:
             raise ValueError("this task needs geodesic distances; give View(..., geodesic=...).")
         return self.geodesic
+
+    def require_course(self) -> Array:
+        """Return the (n, 3) course.
+
+        Raises:
+            ValueError: whoever made this view did not measure it.
+        """
+        if self.course is None:
+            raise ValueError("the sensor way needs a course; give View(..., course=...).")
+        return self.course
 
     def require_scan(self) -> Array:
         """Return the (n, ``scan.RAYS``) ranges.

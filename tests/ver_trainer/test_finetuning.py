@@ -198,7 +198,7 @@ def test_divergences_against_samples_and_formulas() -> None:
 
 
 def test_binary_actions_are_sampled_with_their_probability() -> None:
-    policy = make_policy(BOX, NetConfig(mlp=[8], binary_actions=[-1], binary_initial=0.2))
+    policy = make_policy(BOX, NetConfig(mlp=[8], binary_actions=[-1], binary_initial=[0.2]))
     obs = {"obs": torch.zeros(20000, 3)}
     with torch.no_grad():
         step = policy.act(obs, policy.initial_state(20000), torch.Generator().manual_seed(0))
@@ -219,7 +219,7 @@ def test_binary_actions_and_separate_critic_leave_the_trainer(core: str, tmp_pat
     """The policy, TorchScript, ONNX and NumPy act alike."""
     torch.manual_seed(0)
     net = NetConfig(**{**LSTM, "core": core}, separate_critic=True, binary_actions=[0, -1],
-                    binary_initial=0.5, noise_correlation=0.3)  # fmt: skip
+                    binary_initial=[0.5], noise_correlation=0.3)  # fmt: skip
     policy = make_policy(BOX, net)
     with torch.no_grad():
         for parameter in policy.parameters():
@@ -319,7 +319,7 @@ def test_fine_tuning_run_resumes_bit_for_bit(tmp_path: Path) -> None:
     train(config(tmp_path / "first", **net, total_steps=128))
     values = {
         **net, "pretrained": str(tmp_path / "first"), "net.separate_critic": True,
-        "net.freeze_norm": True, "net.binary_actions": [0], "net.binary_initial": 0.3,
+        "net.freeze_norm": True, "net.binary_actions": [0], "net.binary_initial": [0.3],
         "net.noise_correlation": 0.5, "ppo.critic_warmup": 2, "ppo.target_kl": 0.05,
         "ppo.anchor_coef": 0.5, "ppo.anchor_steps": 512, "optim.critic_lr": 1e-3,
     }  # fmt: skip

@@ -63,7 +63,7 @@ def test_normal_head_becomes_binary(tmp_path: Path) -> None:
         source.actor.linear.weight.normal_()
         source.actor.linear.bias[-1] = -1.0
     save_policy(source, tmp_path / "bc.safetensors")
-    net = NetConfig(mlp=[8], binary_actions=[2], binary_initial=0.01)
+    net = NetConfig(mlp=[8], binary_actions=[2], binary_initial=[0.01])
     target = make_policy(BOX, net)
     load_pretrained(target, tmp_path / "bc.safetensors", [])
     assert torch.sigmoid(target.actor.linear.bias[-1]).item() == pytest.approx(0.01)

@@ -304,6 +304,25 @@ class Simulator(ABC):
     def scene(self, env_id: int = 0) -> SceneInfo:
         """Return what does not change during the episode of this world."""
 
+    def cast(self, origins: np.ndarray, direction: np.ndarray, env_id: int = 0) -> np.ndarray:
+        """Cast rays at floor, walls and furniture as they stand now.
+
+        Args:
+            origins: (k, 3) points in the world, m.
+            direction: (3,) unit vector in the world.
+            env_id: which world.
+
+        Returns:
+            (k,) float64 distances, m; ``inf`` where there is nothing.
+
+        Raises:
+            UserError: this engine casts no rays.
+        """
+        raise UserError(
+            f"the engine '{self.info.name}' casts no rays, which the sensors of a policy that knows"
+            " the whole state need; use sim=mujoco, or other sensors."
+        )
+
     @abstractmethod
     def episode(self, env_id: int = 0) -> Episode:
         """Return the episode loaded in this world."""

@@ -171,14 +171,30 @@ class CategoricalHead(nn.Module):
         return Categorical(self.linear(features))
 
 
+def each_initial(initial: Sequence[float], count: int) -> list[float]:
+    """Returns one probability for each of ``count`` binary dimensions.
+
+    Raises:
+        ConfigError: there are neither one nor ``count``.
+    """
+    if len(initial) not in (1, count):
+        raise ConfigError(
+            f"net.binary_initial has {len(initial)} probabilities, but net.binary_actions names "
+            f"{count} dimensions: give one for all, or one each"
+        )
+    return [*initial] * count if len(initial) == 1 else [*initial]
+
+
 class GaussianHead(nn.Module):
     """Linear layer to means; the standard deviation is a parameter or a second output.
 
     The dimensions in ``binary`` (negative numbers count from the end) choose between -1 and +1
-    instead, at first +1 with probability ``initial``; their output is the log odds.
+    instead, at first +1 with probability ``initial`` (one for all, or one each); their output is
+    the log odds.
 
     Raises:
-        ConfigError: ``binary`` has a dimension that the action does not have.
+        ConfigError: ``binary`` has a dimension that the action does not have, or ``initial``
+            another number of probabilities.
     """
 
     binary: Tensor
@@ -190,7 +206,7 @@ class GaussianHead(nn.Module):
         std: str,
         initial_std: float,
         binary: Sequence[int] = (),
-        initial: float = 0.05,
+        initial: Sequence[float] = (0.05,),
     ) -> None:
         super().__init__()
         self.size, self.state_std = size, std == "state"
@@ -209,7 +225,8 @@ class GaussianHead(nn.Module):
         self.register_buffer("binary", mask, persistent=False)
         self.has_binary = bool(mask.any())
         with torch.no_grad():
-            self.linear.bias[:size][mask] = math.log(initial / (1 - initial))
+            for index, p in zip(binary, each_initial(initial, len(binary)), strict=True):
+                self.linear.bias[:size][index] = math.log(p / (1 - p))
 
     def forward(self, features: Tensor) -> DiagonalGaussian:
         """Features ``[n, inputs]`` to a distribution over actions ``[n, size]``."""

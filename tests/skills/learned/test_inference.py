@@ -60,7 +60,7 @@ def test_numpy_policy_computes_what_torch_computes(tmp_path, observations, net):
 @pytest.mark.parametrize("std", ["parameter", "state"])
 def test_drawn_actions_have_the_distribution_that_torch_has(tmp_path, std):
     torch.manual_seed(0)
-    net = NetConfig(mlp=[16], std=std, initial_std=0.2, binary_actions=[-1], binary_initial=0.3)
+    net = NetConfig(mlp=[16], std=std, initial_std=0.2, binary_actions=[-1], binary_initial=[0.3])
     policy = make_policy(EnvSpec(VECTOR, ACTION), net).eval()
     save_policy(policy, tmp_path / "p.safetensors")
     ours, rng = NumpyPolicy.load(tmp_path / "p.safetensors"), np.random.default_rng(0)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from tpsrl.robot.mjcf import GROUP_COLLISION
 from tpsrl.sim.mujoco.model import ModelIndex
 
+_BEHIND = 1e-4
+"""How far behind what a ray goes through it goes on, m."""
 MIN_FORCE = 20.0
 """Smaller increases of force are not accumulated, N (habitat-lab ``min_force``)."""
 
@@ -43,3 +46,40 @@ def suction_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:
     rows = np.flatnonzero(on_cup.any(axis=1))
     order = rows[np.argsort(data.contact.dist[rows], kind="stable")]
     return np.where(on_cup[order, 0], geoms[order, 1], geoms[order, 0])
+
+
+def cast(
+    model: mujoco.MjModel,
+    data: mujoco.MjData,
+    index: ModelIndex,
+    origins: np.ndarray,
+    direction: np.ndarray,
+) -> np.ndarray:
+    """Cast rays at what furniture, walls and floor collide with.
+
+    Args:
+        model: of the world.
+        data: of the world, its kinematics computed.
+        index: ids of its parts.
+        origins: (k, 3) points in the world, m.
+        direction: (3,) unit vector in the world.
+
+    Returns:
+        (k,) float64 distances, m; ``inf`` where there is nothing.
+    """
+    groups, hit = np.zeros(6, dtype=np.uint8), np.zeros(1, dtype=np.int32)
+    groups[GROUP_COLLISION] = 1
+    found = np.full(len(origins), np.inf)
+    for k, origin in enumerate(origins):
+        passed = 0.0
+        while True:  # through the robot and through objects
+            start = origin + passed * direction
+            way = mujoco.mj_ray(model, data, start, direction, groups, 1, -1, hit)
+            if way < 0:
+                break
+            passed += way
+            if not (index.robot_geom[hit[0]] or index.object_of_geom[hit[0]] >= 0):
+                found[k] = passed
+                break
+            passed += _BEHIND
+    return found

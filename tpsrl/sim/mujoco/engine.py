@@ -170,6 +170,10 @@ class MujocoSimulator(Simulator):
             raise UserError("The world holds no episode yet; call reset first.")
         return scene
 
+    def cast(self, origins: np.ndarray, direction: np.ndarray, env_id: int = 0) -> np.ndarray:
+        """See :meth:`Simulator.cast`."""
+        return self._worlds[env_id].cast(np.asarray(origins, float), np.asarray(direction, float))
+
     def episode(self, env_id: int = 0) -> Episode:
         """See :meth:`Simulator.episode`."""
         episode = self._worlds[env_id].episode
@@ -297,4 +301,3 @@ class MujocoSimulator(Simulator):
         head = self._heads[env_id]
         if head is not None:
             head.look(self._worlds[env_id].data, self._depth[env_id, :, :, 0])
-

@@ -15,7 +15,13 @@ from tpsrl.robot import fetch
 from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
 from tpsrl.sim.mujoco import states
-from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_contacts, robot_force, robot_overlap
+from tpsrl.sim.mujoco.contacts import (
+    MIN_FORCE,
+    cast,
+    robot_contacts,
+    robot_force,
+    robot_overlap,
+)
 from tpsrl.sim.mujoco.memory import compiled
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.nearby import Nearby
@@ -243,6 +249,10 @@ class World:
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_collision(self.model, self.data)
         return robot_overlap(self.data, self.index) > 0.0
+
+    def cast(self, origins: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """Return the (k,) distances from (k, 3) points to furniture along a (3,) direction."""
+        return cast(self.model, self.data, self.index, origins, direction)
 
     def deepest_overlap(self) -> float:
         """Return the depth of the deepest contact of any object of the episode, m."""

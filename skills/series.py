@@ -1,0 +1,75 @@
+"""Training of several skills, one after the other: ``tpsrl train skills=all``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from skills import training
+from skills.book import chained
+from tpsrl.errors import UserError, nearest
+from tpsrl.files import write_json
+from ver_trainer.reading import MIB, read_json
+from ver_trainer.runner import TrainResult
+
+WORD = "skills="
+
+
+def wanted(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the skills that ``skills=`` names, in the order in which plans know them.
+
+    Raises:
+        UserError: one is unknown, or ``skill=`` is there too.
+    """
+    named = [word.removeprefix(WORD) for word in words if word.startswith(WORD)]
+    if not named:
+        return ()
+    if any(word.startswith("skill=") for word in words):
+        raise UserError("skill= trains one skill and skills= several; give one of the two.")
+    if named[-1] == "all":
+        return chained()
+    chosen = [name.strip() for name in named[-1].strip("[]").split(",")]
+    for name in chosen:
+        if name not in chained():
+            raise UserError(f"skills= has no '{name}'{nearest(name, ['all', *chained()])}")
+    return tuple(name for name in chained() if name in chosen)
+
+
+def run(skills: Sequence[str], words: Sequence[str]) -> TrainResult | None:
+    """Train skills into ``OUT/SKILL``; the same words again go on where a run was broken off.
+
+    Args:
+        skills: which.
+        words: of the command line; ``out=`` is the folder of all runs.
+
+    Returns:
+        The last result: of the last skill, or of the one that a signal stopped.
+
+    Raises:
+        UserError: bad input, or the trainer cannot go on.
+    """
+    outs = [word.removeprefix("out=") for word in words if word.startswith("out=")]
+    folder = Path(outs[-1] if outs else "runs/skills")
+    rest = [word for word in words if not word.startswith(("out=", WORD))]
+    for skill in skills:  # a mistake is said before hours have passed
+        keys, _ = training.parse([f"skill={skill}", *rest, f"out={folder / skill}"])
+        if keys.launch.engine != "local":
+            raise UserError(
+                f"skills= trains one skill after the other here; launch={keys.launch.engine} takes"
+                " one with skill=, or several as jobs with 'tpsrl sweep'."
+            )
+    result: TrainResult | None = None
+    for number, skill in enumerate(skills, 1):
+        note = folder / skill / "done.json"
+        if note.exists():
+            took = read_json(note, MIB, "delete it to go on")["seconds"]
+            print(f"{skill} ({number} of {len(skills)}): done before, in {took / 60:.0f} minutes")
+            continue
+        print(f"{skill} ({number} of {len(skills)}): begins")
+        begin = time.monotonic()
+        result = training.run([f"skill={skill}", *rest, f"out={folder / skill}"])
+        if result is not None and result.signal:
+            return result
+        write_json(note, {"seconds": time.monotonic() - begin})
+    return result

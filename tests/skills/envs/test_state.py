@@ -1,0 +1,118 @@
+"""What a policy that may know the whole state sees, and the rewards that teach it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from skills import series, training
+from skills.book import BOOK, chained
+from skills.envs.config import EnvConfig
+from skills.envs.single import SkillEnv
+from skills.learned.cards import Card
+from skills.learned.skill import LearnedSkill
+from skills.tasks.around import HIGH, LOW, half_size
+from skills.tasks.sensors import observe
+from skills.tasks.state import NEIGHBOURS
+from tests.skills.nets import STATE
+from tpsrl.errors import UserError
+from tpsrl.geometry.rotations import to_base
+
+
+@pytest.fixture(scope="module")
+def pick():
+    env = SkillEnv("pick", **STATE, sensors="state")
+    yield env
+    env.close()
+
+
+def test_neighbours_are_the_nearest_other_objects(pick):
+    for seed in range(5):
+        seen, _ = pick.reset(seed=seed)
+        rows = seen["neighbours"].reshape(NEIGHBOURS, 6)
+        state, row = pick.sim.state(), pick.worlds._rows[0]
+        place = state.object_pos[0]
+        gap = np.linalg.norm(place - row.object_start, axis=1)
+        for k, (found, size) in enumerate(zip(rows[:, :3], rows[:, 3:], strict=True)):
+            index = row.neighbours[k]
+            if index < 0:
+                assert not found.any() and not size.any()
+                continue
+            assert index != row.target
+            others = np.delete(gap, row.target)
+            assert np.sum(others < gap[index] - 1e-9) == k
+            pose = np.append(state.ee_pos[0, :2], state.base_pose[0, 2])
+            ahead = to_base(pose, place[index])[:2]
+            np.testing.assert_allclose(found[:2], ahead, atol=1e-5)
+            assert found[2] == pytest.approx(place[index, 2] - state.ee_pos[0, 2], abs=1e-5)
+            kind = pick.sim.episode(0).objects[index].type
+            np.testing.assert_allclose(size, half_size(kind), rtol=1e-6)
+
+
+def test_relief_shows_what_the_object_lies_on(pick):
+    inside = 0
+    for seed in range(8):
+        seen, _ = pick.reset(seed=seed)
+        row = pick.worlds._rows[0]
+        heights = seen["relief"][1:].reshape(7, 7)
+        assert heights.min() >= LOW and heights.max() <= HIGH
+        kind = pick.sim.episode(0).objects[row.target].type
+        # It lies on what is below it, whatever side it lies on.
+        assert -max(half_size(kind)) - 0.03 < heights[3, 3] < 0.0
+        if row.container >= 0:
+            inside += 1
+            assert seen["container"][0] > 0.1
+        else:
+            assert not seen["container"].any()
+    assert 0 < inside < 8
+
+
+@pytest.mark.parametrize("skill", ["navigate", "pick", "open_fridge"])
+def test_the_chain_sees_the_same_state(skill):
+    env = SkillEnv(skill, **STATE, sensors="state")
+    observation, _ = env.reset(seed=2)
+    sensors = env.worlds.task.sensors
+    policy = SimpleNamespace(
+        observations=dict.fromkeys(sensors), size=env.action_space.shape[0], reset=lambda: None
+    )
+    learned = LearnedSkill(Card(skill, None), policy)
+    learned.reset(env.sim, 0, env.worlds.origins[0].call, 0)
+    for name, value in observe(learned._view(env.sim, scanned=True), sensors).items():
+        np.testing.assert_array_equal(value[0], observation[name], err_msg=name)
+    env.close()
+
+
+def test_rewards_that_teach_leave_success_alone():
+    assert EnvConfig(**STATE, reward="teaching").task("pick").wrong_penalty == 3.0
+    assert EnvConfig(**STATE).task("pick").wrong_penalty == 0.5
+    own = EnvConfig(**STATE, reward="teaching", options={"wrong_penalty": 1.0})
+    assert own.task("pick").wrong_penalty == 1.0
+    for skill in chained():
+        task, contract = EnvConfig(**STATE, reward="teaching").task(skill), BOOK[skill].task
+        for name in ("goal", "joint_threshold", "rest_threshold", "success_distance", "horizon"):
+            assert getattr(task, name, None) == getattr(contract, name, None)
+        assert set(BOOK[skill].switches) == set(task.layout.switches)
+    with pytest.raises(UserError, match="reward='harsh' is unknown"):
+        EnvConfig(**STATE, reward="harsh").task("pick")
+
+
+def test_grip_and_stop_begin_as_the_book_says():
+    _, config = training.parse(["skill=open_cab", "config=teacher"])
+    assert config.net.binary_actions == [7, 10]
+    assert config.net.binary_initial == [0.5, 0.02]
+    _, config = training.parse(["skill=place", "config=teacher"])
+    assert (config.net.binary_actions, config.net.binary_initial) == ([7], [0.998])
+
+
+def test_skills_in_a_row_are_named_once():
+    assert series.wanted(["skills=all"]) == chained()
+    assert series.wanted(["skills=place,pick", "out=a"]) == ("pick", "place")
+    assert series.wanted(["skill=pick"]) == ()
+    for words, sentence in (
+        (["skills=pck"], "skills= has no 'pck'"),
+        (["skills=all", "skill=pick"], "give one of the two"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            series.wanted(words)
