@@ -9,12 +9,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import mujoco
 import numpy as np
-from tpsrl.config import load
 
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.files import write_json
@@ -22,16 +21,17 @@ from tpsrl.robot import fetch
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 from tpsrl.sim.mujoco.model import GROUP_BOTH, GROUP_DEPTH
 from tpsrl.sim.mujoco.opengl import open_context
+from ver_trainer.options import option, parse_or_help
 
 
 @dataclass
 class Config:
     """Options of the benchmark."""
 
-    json: str = field(default="", metadata={"help": "write the numbers to this file"})
-    pictures: int = field(default=640, metadata={"help": "of each row"})
-    worlds: tuple[int, ...] = field(default=(1, 8, 32), metadata={"help": "in one process"})
-    sizes: tuple[int, ...] = field(default=(64, 128), metadata={"help": "pixels of a side"})
+    json: str = option("", "write the numbers to this file")
+    pictures: int = option(640, "of each row")
+    worlds: str = option("1,8,32", "comma-separated, in one process")
+    sizes: str = option("64,128", "comma-separated, pixels of a side")
 
 
 class MujocoDepth:
@@ -124,11 +124,11 @@ def main(overrides: list[str]) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    config = load(Config, overrides)
+    config = parse_or_help(Config, overrides, __doc__)
     table = Table("pixels", "worlds", "ours, us", "MuJoCo's renderer, us", "pixels that differ")
     results = {}
-    for size in config.sizes:
-        for worlds in config.worlds:
+    for size in map(int, config.sizes.split(",")):
+        for worlds in map(int, config.worlds.split(",")):
             row = measure(worlds, size, config.pictures)
             results[f"depth{size}_worlds{worlds}"] = row
             ours, theirs = f"{row['ours_us']:.0f}", f"{row['mujoco_us']:.0f}"
