@@ -15,7 +15,7 @@ PLAN = """
     ver_trainer
 
     tpsrl
-        tpsrl.errors tpsrl.rooms tpsrl.files tpsrl.geometry
+        tpsrl.errors tpsrl.rooms tpsrl.files tpsrl.compiled tpsrl.geometry
         tpsrl.provenance tpsrl.drawing tpsrl.jobs tpsrl.launch
         tpsrl.robot.fetch tpsrl.robot.mjcf tpsrl.robot.kinematics
         tpsrl.scenes.description tpsrl.scenes.geometry tpsrl.scenes.boxes tpsrl.scenes.library

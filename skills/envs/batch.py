@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import to_device
+from array_api_compat import is_array_api_obj, to_device
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from skills.envs.config import EnvConfig, action_space, observation_space
 from skills.envs.worlds import check_options
 from skills.tasks.state import Outcome
+from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array
 from tpsrl.sim.door import Simulator
 
@@ -72,14 +73,58 @@ class BatchSkillEnv(VectorEnv):
         """Begin an episode in every world; world ``i`` is seeded with ``seed + i``.
 
         World ``i`` then has the episodes of a ``SkillEnv`` reset with ``seed + i``.
+
+        Args:
+            seed: see above; ``None`` draws on.
+            options: ``reset_mask``, (n,) bool: the worlds in which to begin, by default all.
+
+        Raises:
+            UserError: unknown option, or a mask of another shape.
         """
-        check_options(options, ())
+        mask = check_options(options, ("reset_mask",)).get("reset_mask")
+        chosen = np.ones(self.num_envs, dtype=bool)
+        if mask is not None:
+            chosen = _host(mask) if is_array_api_obj(mask) else np.asarray(mask)
+        if chosen.shape != (self.num_envs,) or chosen.dtype != bool:
+            raise UserError(
+                f"reset_mask is {chosen.dtype} of shape {chosen.shape}; give {self.num_envs} bool."
+            )
         super().reset(seed=seed if isinstance(seed, int) else None)
-        if seed is not None or not self._seeds:
+        begun = [int(i) for i in np.flatnonzero(chosen)]
+        if not self._seeds:
+            begun = list(range(self.num_envs))
             self._seeds = [np.random.default_rng(s) for s in self._spread(seed)]
-        everyone = list(range(self.num_envs))
-        self.worlds.start(everyone, self._draw(everyone))
+        elif seed is not None:
+            seeds = self._spread(seed)
+            for i in begun:
+                self._seeds[i] = np.random.default_rng(seeds[i])
+        if begun:
+            self.worlds.start(begun, self._draw(begun))
         return self.worlds.observe(), self._info(None)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the whole state, picklable: simulator, task and random generators.
+
+        Raises:
+            UserError: nothing was started yet, or the engine keeps its states to itself.
+        """
+        return {
+            "worlds": self.worlds.get_state(),
+            "seeds": [seeds.bit_generator.state for seeds in self._seeds],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Put back what :meth:`get_state` returned, of an environment made alike.
+
+        Steps and episodes go on exact to the bit; no ``reset`` has to come first.
+
+        Raises:
+            UserError: the state is of another number of worlds.
+        """
+        self.worlds.set_state(state["worlds"])
+        self._seeds = [np.random.default_rng() for _ in state["seeds"]]
+        for seeds, kept in zip(self._seeds, state["seeds"], strict=True):
+            seeds.bit_generator.state = kept
 
     def step(self, actions: Array) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:  # type: ignore[override]
         """Carry out (n, size) actions in [-1, 1]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,13 +12,13 @@ from array_api_compat import array_namespace, device
 
 from skills.envs.distances import distance_source
 from skills.interface import SkillCall
-from skills.tasks.base import Progress, Task
+from skills.tasks.base import NOWHERE, Progress, Task
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
 from skills.tasks.sensors import DEPTH, MOTION, motion_between, observe
 from skills.tasks.starts import NoStartError, Spawn
-from skills.tasks.state import GoalRow, Outcome, View, stack_goals
+from skills.tasks.state import GoalRow, Outcome, View, goal_columns, goals_like, set_row
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array, merge_rows
@@ -75,12 +76,15 @@ class SkillWorlds:
     ) -> None:
         if not episodes and (not starts or handoff_fraction < 1.0):
             raise UserError(f"the skill '{task.name}' has no episodes to start from.")
-        self.task, self.sim, self.episodes = task, sim, list(episodes)
+        self.task, self.sim = task, sim
+        # Replaced once, so that an engine sees the same episodes again and again.
+        self.episodes = [dataclasses.replace(episode, start=NOWHERE) for episode in episodes]
         self.starts, self.handoff_fraction = list(starts), handoff_fraction
         self.spawn: Spawn = spawn
         self.places = tuple(places)
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
+        self._goals = goal_columns(self._rows)
         self._distances = distance_source(task.needs_geodesic, task.sensors, sim.num_envs)
         self.progress: Progress | None = None
         self.view: View | None = None
@@ -93,6 +97,7 @@ class SkillWorlds:
         """
         for env_id, seed in zip(env_ids, seeds, strict=True):
             self._rows[env_id] = self._start_one(env_id, int(seed))
+            set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
         like = self.sim.state().base_pose
         chosen = np.zeros(self.sim.num_envs, dtype=bool)
@@ -123,6 +128,43 @@ class SkillWorlds:
             seen[DEPTH] = self.sim.depth()
         return seen
 
+    def get_state(self) -> dict[str, Any]:
+        """Return everything that decides the future of all worlds, picklable.
+
+        Raises:
+            UserError: nothing was started yet, or the engine keeps its states to itself.
+        """
+        if self.view is None:
+            raise UserError(f"'{self.task.name}' has no state yet; call reset first.")
+        if self.sim.info.name == "habitat":
+            raise UserError("sim=habitat cannot hand out its state; resume with sim=mujoco.")
+        return {
+            "snapshots": [self.sim.capture(i) for i in range(self.sim.num_envs)],
+            "origins": list(self.origins),
+            "goals": list(self._rows),
+            "progress": copy.deepcopy(self.progress),
+            "motion": self.view.motion,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`get_state` returned, exact to the bit.
+
+        Raises:
+            UserError: the state is of another number of worlds.
+        """
+        if len(state["snapshots"]) != self.sim.num_envs:
+            raise UserError(
+                f"the state is of {len(state['snapshots'])} worlds, here are {self.sim.num_envs};"
+                " make the environment with as many."
+            )
+        self.origins, self._rows = list(state["origins"]), list(state["goals"])
+        for env_id, snapshot in enumerate(state["snapshots"]):
+            self.sim.restore(snapshot, env_id)
+            set_row(self._goals, env_id, self._rows[env_id])
+            self._distances.begin(self.sim, env_id, self._rows[env_id])
+        self.progress = copy.deepcopy(state["progress"])
+        self._look(state["motion"])
+
     def place_kind(self, env_id: int) -> str:
         """Return the kind of place that Pick takes from, or that Place sets down in."""
         return kind_of(self.task.carrier(self._rows[env_id]))
@@ -140,7 +182,7 @@ class SkillWorlds:
     def _look(self, motion: Array | None, fresh: bool = True) -> None:
         state = self.sim.state()
         if fresh or self.view is None:
-            goal = stack_goals(self._rows, state.base_pose)
+            goal = goals_like(self._goals, state.base_pose)
         else:
             goal = self.view.goal
         xp = None if self.view is None else self.view.xp

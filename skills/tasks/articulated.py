@@ -117,6 +117,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         _set_joints(sim, env_id, wanted)
         call = SkillCall(self.name, joint=self.joint_name)
         origin = self._spawn_frame(sim, env_id, joint, marker)
+        handle = np.asarray(sim.state().marker_pos)[env_id, marker]
         for _ in range(100):
             local = [_within(rng, span, self.spawn_scale) for span in (self.spawn_x, self.spawn_y)]
             cos, sin = np.cos(origin[2]), np.sin(origin[2])
@@ -124,7 +125,6 @@ class ArticulatedTask(Task[ArticulatedProgress]):
                 [cos * local[0] - sin * local[1], sin * local[0] + cos * local[1]]
             )
             xy = sim.scene(env_id).navigation.snap(xy)
-            handle = np.asarray(sim.state().marker_pos)[env_id, marker]
             pose = np.array([*xy, facing(xy, handle[:2]) + rng.normal(0.0, YAW_NOISE)])
             if np.any(to_base(pose, handle) > EE_UPPER):
                 continue
@@ -132,7 +132,8 @@ class ArticulatedTask(Task[ArticulatedProgress]):
                 sim.settle(SETTLE_SECONDS, env_id)
                 if not sim.robot_contacts(env_id):
                     return Start(self.goal_for(sim, env_id, call), call)
-            _set_joints(sim, env_id, wanted)
+                _set_joints(sim, env_id, wanted)
+                handle = np.asarray(sim.state().marker_pos)[env_id, marker]
         raise NoStartError(f"no free start before {self.joint_name}")
 
     def _spawn_frame(self, sim: Simulator, env_id: int, joint: int, marker: int) -> np.ndarray:

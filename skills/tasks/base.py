@@ -19,7 +19,8 @@ from tpsrl.episodes.types import Episode
 from tpsrl.geometry.arrays import Array, full_like_rows
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
-_NOWHERE = np.zeros(3)
+NOWHERE = np.zeros(3)
+"""Start of the robot in episodes whose start a task draws itself."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,9 @@ class Task(ABC, Generic[P]):
         Raises:
             NoStartError: no start state was found.
         """
-        # The engine would draw a start pose of its own otherwise.
-        sim.reset([replace(episode, start=_NOWHERE)], [seed], [env_id])
+        if episode.start is not NOWHERE:  # the engine would draw a start pose of its own
+            episode = replace(episode, start=NOWHERE)
+        sim.reset([episode], [seed], [env_id])
         return self.start_state(sim, env_id, np.random.default_rng([seed, 1]), spawn)
 
     @abstractmethod

@@ -47,8 +47,8 @@ class PickTask(Task[PickProgress]):
         """See :meth:`Task.start_state`: near the object, facing it; a shut container is opened."""
         call = SkillCall(self.name, target=draw_target(sim, env_id, rng, self.name))
         row = self.goal_for(sim, env_id, call)
-        open_around(sim, env_id, self.about(row))
-        row = self.goal_for(sim, env_id, call)  # the drawer may have taken it along
+        if open_around(sim, env_id, self.about(row)):
+            row = self.goal_for(sim, env_id, call)  # the drawer may have taken it along
         pose = put_near(sim, env_id, rng, self.about(row)[:2], spawn)
         return Start(replace(row, start_pose=pose), call)
 

@@ -36,8 +36,8 @@ def base_scan(sim: Simulator, base_pose: Any, reach: float = REACH) -> Any:
     poses = np.asarray(base_pose)
     angles = np.linspace(-FIELD / 2, FIELD / 2, RAYS)
     rows = [
-        sim.scene(env_id).navigation.scan(pose[:2], pose[2] + angles, reach)
-        for env_id, pose in enumerate(poses)
+        sim.scene(env_id).navigation.scan(pose[:2], towards, reach)
+        for env_id, (pose, towards) in enumerate(zip(poses, poses[:, 2:] + angles, strict=True))
     ]
     return array_namespace(base_pose).asarray(np.array(rows), device=device(base_pose))
 

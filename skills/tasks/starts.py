@@ -114,7 +114,10 @@ def _near(
 
 
 def put(sim: Simulator, env_id: int, pose: np.ndarray) -> bool:
-    """Teleport the base; return whether the robot touches nothing there."""
+    """Teleport the base where the robot touches nothing; return whether that is so there."""
+    touches = getattr(sim, "robot_touches_from", None)  # engines may offer it
+    if touches is not None and touches(pose, env_id):
+        return False
     sim.set_base(pose[None], [env_id])
     return not sim.robot_contacts(env_id)
 
@@ -124,9 +127,9 @@ def facing(xy: np.ndarray, target: np.ndarray) -> float:
     return float(np.arctan2(target[1] - xy[1], target[0] - xy[0]))
 
 
-def open_around(sim: Simulator, env_id: int, point: np.ndarray) -> None:
-    """Open the container that a (3,) world point lies in, if it is shut."""
-    state, scene = sim.state(), sim.scene(env_id)
+def open_around(sim: Simulator, env_id: int, point: np.ndarray) -> bool:
+    """Open the container that a (3,) world point lies in, if it is shut; return whether it was."""
+    state, scene, opened = sim.state(), sim.scene(env_id), False
     for name, (low, high) in scene.containers.items():
         j = sim.joint_names.index(name)
         wide = WIDE_OPEN["drawer" if sim.joint_ranges[j, 1] < 1.0 else "door"]
@@ -140,6 +143,8 @@ def open_around(sim: Simulator, env_id: int, point: np.ndarray) -> None:
         local = rotate_inverse(quat, point - pos)
         if np.all((local >= low) & (local <= high)):
             sim.set_joint(name, wanted, [env_id])
+            opened = True
+    return opened
 
 
 _LATTICES: WeakKeyDictionary[Navigation, np.ndarray] = WeakKeyDictionary()

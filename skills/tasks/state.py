@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,14 +132,27 @@ class GoalRow:
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
 
 
+def goal_columns(rows: Sequence[GoalRow]) -> dict[str, np.ndarray]:
+    """Return the goals of worlds, field by field."""
+    names = [column.name for column in dataclasses.fields(Goal)]
+    return {name: np.array([getattr(row, name) for row in rows]) for name in names}
+
+
+def set_row(columns: Mapping[str, np.ndarray], index: int, row: GoalRow) -> None:
+    """Write the goal of one world."""
+    for name, values in columns.items():
+        values[index] = getattr(row, name)
+
+
+def goals_like(columns: Mapping[str, np.ndarray], like: Array) -> Goal:
+    """Return goals as arrays of the same kind and on the same device as ``like``; copies."""
+    xp, where = array_namespace(like), device(like)
+    return Goal(**{k: xp.asarray(v.copy(), device=where) for k, v in columns.items()})
+
+
 def stack_goals(rows: Sequence[GoalRow], like: Array) -> Goal:
     """Batch goals as arrays of the same kind and on the same device as ``like``."""
-    xp, where = array_namespace(like), device(like)
-    columns = {}
-    for column in dataclasses.fields(Goal):
-        values = np.array([getattr(row, column.name) for row in rows])
-        columns[column.name] = xp.asarray(values, device=where)
-    return Goal(**columns)
+    return goals_like(goal_columns(rows), like)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tpsrl.compiled import compiled
+
 
 def counter_clockwise(polygon: np.ndarray) -> np.ndarray:
     """Check one polygon and return its (v, 2) float64 vertices in counter-clockwise order."""
@@ -88,11 +90,34 @@ def ray_hits(
     Returns:
         (k,) float64, m; ``reach`` where no edge is nearer.
     """
-    ahead = np.stack([np.cos(angles), np.sin(angles)], axis=-1)[:, None, :]
-    rel = tails - start
-    turn = ahead[..., 0] * edges[:, 1] - ahead[..., 1] * edges[:, 0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        distance = (rel[:, 0] * edges[:, 1] - rel[:, 1] * edges[:, 0]) / turn
-        part = (rel[:, 0] * ahead[..., 1] - rel[:, 1] * ahead[..., 0]) / turn
-    hit = (distance >= 0.0) & (part >= 0.0) & (part <= 1.0)
-    return np.where(hit, distance, reach).min(axis=1, initial=reach)
+    distances = np.full(len(angles), reach)
+    _shorten(distances, start, np.cos(angles), np.sin(angles), tails, edges)
+    return distances
+
+
+@compiled
+def _shorten(
+    distances: np.ndarray,
+    start: np.ndarray,
+    cosines: np.ndarray,
+    sines: np.ndarray,
+    tails: np.ndarray,
+    edges: np.ndarray,
+) -> None:
+    """Shorten (k,) rays to where they meet edges."""
+    reach = 0.0
+    for k in range(len(distances)):
+        reach = max(reach, distances[k])
+    for e in range(len(tails)):
+        x, y, u, v = tails[e, 0] - start[0], tails[e, 1] - start[1], edges[e, 0], edges[e, 1]
+        if min(x, x + u) > reach or max(x, x + u) < -reach:
+            continue
+        if min(y, y + v) > reach or max(y, y + v) < -reach:
+            continue
+        across = x * v - y * u
+        for k in range(len(distances)):
+            turn = cosines[k] * v - sines[k] * u
+            distance = across / turn
+            part = (x * sines[k] - y * cosines[k]) / turn
+            if distance >= 0.0 and 0.0 <= part <= 1.0 and distance < distances[k]:
+                distances[k] = distance

@@ -87,9 +87,17 @@ def turned(yaw: float, tilt: np.ndarray) -> Quaternion:
 
 def rotate_inverse(quat: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """Return a (3,) vector in the frame of a unit quaternion."""
-    w, axis = quat[0], -np.asarray(quat[1:])
-    turn = 2.0 * np.cross(axis, vector)
-    return vector + w * turn + np.cross(axis, turn)
+    w, a, b, c = (float(value) for value in quat)
+    x, y, z = (float(value) for value in vector)
+    a, b, c = -a, -b, -c
+    u, v, t = 2.0 * (b * z - c * y), 2.0 * (c * x - a * z), 2.0 * (a * y - b * x)
+    return np.array(
+        [
+            x + w * u + (b * t - c * v),
+            y + w * v + (c * u - a * t),
+            z + w * t + (a * v - b * u),
+        ]
+    )
 
 
 def shortest_rotation(old: np.ndarray, new: np.ndarray) -> np.ndarray:

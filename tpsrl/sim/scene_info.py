@@ -17,6 +17,9 @@ from tpsrl.scenes.geometry import footprints, link_frame
 from tpsrl.sim.door import ReceptacleInfo, SceneInfo
 from tpsrl.sim.navigation import GridNavigation
 
+_REMEMBERED = 4096
+"""Episodes that are known to be sound; a training plays the same ones again and again."""
+
 
 class SceneLibrary:
     """Builds the :class:`SceneInfo` of a layout once and keeps it.
@@ -28,6 +31,7 @@ class SceneLibrary:
     def __init__(self, apartment: Apartment) -> None:
         self.apartment = apartment
         self._scenes: dict[str, SceneInfo] = {}
+        self._sound: dict[int, Episode] = {}
 
     @cached_property
     def joint_names(self) -> list[str]:
@@ -50,7 +54,12 @@ class SceneLibrary:
         Raises:
             UserError: see :func:`tpsrl.episodes.validate.validate`.
         """
+        if id(episode) in self._sound:
+            return
         validate(episode, self.apartment, types)
+        if len(self._sound) >= _REMEMBERED:
+            self._sound.clear()
+        self._sound[id(episode)] = episode
 
     def scene(self, layout: str) -> SceneInfo:
         """Return the scene of a layout.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import pickle
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from tests.skills.envs.states import to_torch
 from tests.tpsrl.sim.small import episode, simulator
 from tpsrl.episodes.habitat_json import save_episodes
 from tpsrl.episodes.types import EpisodeSet
+from tpsrl.errors import UserError
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
 
@@ -152,12 +155,66 @@ def test_a_torch_engine_gives_the_same_numbers(skill, episodes):
             assert te.tolist() == ue.tolist() and tr.tolist() == ur.tolist()
 
 
-def test_a_diverged_world_is_truncated_and_started_again(episodes):
-    with simulator(2) as sim:
+@pytest.mark.parametrize("how", ["fast", "nowhere"])
+def test_a_diverged_world_ends_as_in_the_single_environment(episodes, how):
+    with simulator(2) as many, simulator(1) as one:
+        batch = BatchSkillEnv("pick", simulator=many, depth=None, episodes=episodes)
+        single = SkillEnv("pick", simulator=one, depth=None, episodes=episodes)
+        batch.reset(seed=1)
+        single.reset(seed=2)
+        for world in (many._worlds[1], one._worlds[0]):
+            if how == "fast":
+                world.data.qvel[-1] = 1e9
+            else:
+                world.data.qpos[world.index.arm_qpos] = np.nan
+        _, reward, terminated, truncated, info = batch.step(np.zeros((2, 10)))
+        last, alone, *ends, told = single.step(np.zeros(10))
+        assert truncated.tolist() == [False, True] and not terminated.any()
+        assert [terminated[1], truncated[1]] == ends and told["cause"] == "diverged"
+        assert info["cause"][1] == CAUSE["diverged"] and reward[1] == alone == 0.0
+        for name, values in info["final_obs"].items():
+            assert np.isfinite(values).all() and np.array_equal(values[1], last[name])
+        assert batch.worlds.progress.steps.tolist() == [1, 0]
+        batch.step(np.zeros((2, 10)))
+
+
+@pytest.mark.parametrize("skill", ["pick", "place", "pointnav", "explore"])
+def test_a_state_put_back_goes_on_to_the_bit(skill, episodes):
+    def future(env):
+        rng = np.random.default_rng(4)
+        digest = hashlib.sha256()
+        for _ in range(40):
+            seen = env.step(rng.uniform(-1, 1, env.action_space.shape))
+            for values in (*seen[0].values(), *seen[1:4], *seen[4].values()):
+                if not isinstance(values, dict):
+                    digest.update(np.ascontiguousarray(values).tobytes())
+        return digest.hexdigest()
+
+    config = {"depth": None, "episodes": episodes, "options": {"horizon": 17}}
+    with simulator(2) as sim, simulator(2) as other:
+        env = BatchSkillEnv(skill, simulator=sim, **config)
+        with pytest.raises(UserError, match="call reset first"):
+            env.get_state()
+        env.reset(seed=3)
+        for action in _actions(2, 8, env.single_action_space.shape[0]):
+            env.step(action)
+        state = pickle.dumps(env.get_state())
+        first = future(env)
+        env.set_state(pickle.loads(state))
+        assert future(env) == first
+        fresh = BatchSkillEnv(skill, simulator=other, **config)
+        fresh.set_state(pickle.loads(state))
+        assert future(fresh) == first
+
+
+def test_some_worlds_can_be_begun_anew(episodes):
+    with simulator(3) as sim:
         env = BatchSkillEnv("pick", simulator=sim, depth=None, episodes=episodes)
         env.reset(seed=1)
-        sim._worlds[1].data.qvel[-1] = 1e9
-        _, reward, terminated, truncated, info = env.step(np.zeros((2, 10)))
-        assert truncated.tolist() == [False, True] and not terminated.any()
-        assert info["cause"][1] == CAUSE["diverged"] and reward[1] == 0.0
-        assert env.worlds.progress.steps.tolist() == [1, 0]
+        env.step(np.zeros((3, 10)))
+        before = sim.capture(0).data["state"]
+        env.reset(options={"reset_mask": np.array([False, True, False])})
+        assert env.worlds.progress.steps.tolist() == [1, 0, 1]
+        assert np.array_equal(sim.capture(0).data["state"], before)
+        with pytest.raises(UserError, match="reset_mask"):
+            env.reset(options={"reset_mask": [True]})

@@ -14,9 +14,9 @@ from numba.core import caching
 
 from benchmarks.pictures import MujocoDepth
 from tests.tpsrl.sim import small
+from tpsrl import compiled
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.robot import fetch
-from tpsrl.sim.mujoco import memory
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
 IDLE = np.array([[0.0] * 7 + [-1.0, 0.0, 0.0]])
@@ -153,4 +153,4 @@ def test_depth_needs_no_opengl():
 
 def test_code_is_compiled_where_it_cannot_be_kept(monkeypatch):
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
-    assert memory.compiled(lambda x: x + 1)(1) == 2
+    assert compiled.compiled(lambda x: x + 1)(1) == 2

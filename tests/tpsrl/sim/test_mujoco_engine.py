@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -333,10 +335,37 @@ def test_capture_and_restore_repeat_bit_for_bit(held):
             return np.array(rows)
 
         first = future(0)
+        assert sum(v.nbytes for v in saved.data.values() if isinstance(v, np.ndarray)) < 20_000
+        saved = pickle.loads(pickle.dumps(saved))
+        engine.reset([small.episode("b"), small.episode("b")], [2, 3])
         engine.restore(saved, 0)
         engine.restore(saved, 1)
         assert np.array_equal(engine.state().object_pos[0], engine.state().object_pos[1])
         assert np.array_equal(first, future(1))
+
+
+def test_what_is_left_out_of_the_broad_phase_touches_nothing():
+    """Contacts of every step are those that MuJoCo finds among all bodies."""
+    seen = 0
+    with small.simulator() as engine:
+        world = engine._worlds[0]
+        rng = np.random.default_rng(0)
+        for k in range(8):
+            engine.reset([small.episode("ab"[k % 2], start=None)], [k])
+            for _ in range(25):
+                action = rng.uniform(-1, 1, 10)
+                action[[7, 8]] = 1.0, abs(action[8])
+                world.step(action)
+                near = [world.data.contact.geom.tolist(), world.data.contact.dist.tolist()]
+                seen += world.data.ncon
+                world._nearby.all()
+                other = mujoco.MjData(world.model)
+                mujoco.mj_copyData(other, world.model, world.data)
+                mujoco.mj_collision(world.model, other)
+                assert near == [other.contact.geom.tolist(), other.contact.dist.tolist()]
+                world._nearby.keep()
+                world.integrate()
+    assert seen > 1000
 
 
 def test_a_diverged_world_is_reset_reported_and_counted(sim, tmp_path, monkeypatch):

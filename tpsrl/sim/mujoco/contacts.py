@@ -24,6 +24,8 @@ def robot_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:
 def robot_force(model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex) -> float:
     """Return the largest normal force of all contacts of the robot, N."""
     largest = 0.0
+    if data.ncon == 0:
+        return largest
     wrench = np.zeros(6)
     for contact in robot_contacts(data, index):
         mujoco.mj_contactForce(model, data, int(contact), wrench)
@@ -35,6 +37,14 @@ def robot_overlap(data: mujoco.MjData, index: ModelIndex) -> float:
     """Return the depth of the deepest contact of the robot, m; 0 where it touches nothing."""
     contacts = robot_contacts(data, index)
     return max(0.0, -float(data.contact.dist[contacts].min())) if len(contacts) else 0.0
+
+
+def deepest_overlap(model: mujoco.MjModel, data: mujoco.MjData, bodies: np.ndarray) -> float:
+    """Return the depth of the deepest contact of any of (k,) bodies as they are now, m."""
+    mujoco.mj_forward(model, data)
+    owners = model.geom_bodyid[data.contact.geom]
+    mine = np.isin(owners, bodies).any(axis=1)
+    return float(max(0.0, -data.contact.dist[mine].min())) if mine.any() else 0.0
 
 
 def suction_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:

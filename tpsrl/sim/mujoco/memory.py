@@ -6,24 +6,13 @@ costs nothing. A world therefore lists the addresses of its arrays once (:class:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
 from numba.extending import intrinsic
 
-
-def _njit(function: Callable[..., Any], cache: bool) -> Any:
-    return numba.njit(function, cache=cache, nogil=True, error_model="numpy")
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    """Compile a function at its first call; the code is kept on disk where that can be."""
-    try:
-        return _njit(function, cache=True)
-    except RuntimeError:  # nowhere to keep the compiled code: every process makes its own
-        return _njit(function, cache=False)
+from tpsrl.compiled import compiled
 
 
 @intrinsic
@@ -48,13 +37,13 @@ def _cast(kind: Any, address: Any) -> Any:
 @compiled
 def floats(address: int, rows: int, columns: int) -> np.ndarray:
     """Return the (rows, columns) float64 array at an address, not a copy."""
-    return numba.carray(_pointer_f8(address), (rows, columns))
+    return numba.carray(_pointer_f8(address), (rows, columns))  # type: ignore[call-arg]
 
 
 @compiled
 def numbers(address: int, size: int) -> np.ndarray:
     """Return the (size,) int32 array at an address, not a copy."""
-    return numba.carray(_pointer_i4(address), (size,))
+    return numba.carray(_pointer_i4(address), (size,))  # type: ignore[call-arg]
 
 
 class Addresses:

@@ -111,7 +111,6 @@ def build(
     model = spec.compile()
     index = _index(model, apartment, pool)
     _pad(model, index)
-    _hide(model)
     return model, index
 
 
@@ -119,16 +118,6 @@ def _pad(model: mujoco.MjModel, index: ModelIndex) -> None:
     """Make the robot's links no harder to the touch than ``SKIN``."""
     links = np.unique(model.geom_bodyid[index.robot_geom])
     model.body_invweight0[links] = np.maximum(model.body_invweight0[links], SKIN)
-
-
-def _hide(model: mujoco.MjModel) -> None:
-    """Let the broad phase look at colliding geoms alone, which come first in their bodies."""
-    collides = (model.geom_contype > 0) | (model.geom_conaffinity > 0)
-    for body in range(1, model.nbody):
-        first, count = model.body_geomadr[body], model.body_geomnum[body]
-        solid = collides[first : first + count]
-        assert solid[: solid.sum()].all(), model.body(body).name
-        model.body_geomnum[body] = solid.sum()
 
 
 def _options(spec: mujoco.MjSpec) -> None:

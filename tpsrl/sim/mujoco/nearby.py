@@ -11,7 +11,8 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from tpsrl.sim.mujoco.memory import Addresses, compiled, floats, numbers
+from tpsrl.compiled import compiled
+from tpsrl.sim.mujoco.memory import Addresses, floats, numbers
 
 AWAKE_MARGIN = 0.4
 """How far what is awake, the base's motion included, comes in a control step, m."""
@@ -135,7 +136,7 @@ def _span_of(span: np.ndarray, spans: np.ndarray, first: int, count: int, margin
 
 @compiled
 def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    apart = False
     for k in range(3):
-        if a[k] > b[3 + k] or b[k] > a[3 + k]:
-            return False
-    return True
+        apart = apart or a[k] > b[3 + k] or b[k] > a[3 + k]
+    return not apart

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tpsrl.sim.mujoco.memory import compiled
+from tpsrl.compiled import compiled
 
 _SUBPIXELS = 256.0
 """OpenGL rounds corners to this part of a pixel; with that, edges fall where it draws them."""

@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Protocol
 
+import mujoco
 import numpy as np
 
+from tpsrl.compiled import compiled
 from tpsrl.robot.fetch import ARM_DOF
 from tpsrl.sim.door import SimState
-from tpsrl.sim.mujoco.memory import Addresses, compiled, floats, numbers
+from tpsrl.sim.mujoco.memory import Addresses, floats, numbers
+from tpsrl.sim.mujoco.model import ModelIndex
+from tpsrl.sim.mujoco.suction import Suction
 
-if TYPE_CHECKING:
-    from tpsrl.sim.mujoco.world import World
+
+@dataclass
+class Counters:
+    """What a control step adds up."""
+
+    steps: int = 0
+    force: float = 0.0
+    force_sum: float = 0.0
+    violation: bool = False
+    diverged: bool = False
+    divergences: list[dict[str, object]] = field(default_factory=list)
 
 
-def addresses(world: World) -> Addresses:
+class Readable(Protocol):
+    """What of a world is no array of MuJoCo's; see ``tpsrl.sim.mujoco.world.World``."""
+
+    index: ModelIndex
+    suction: Suction
+    addresses: Addresses
+    count: Counters
+    base: np.ndarray
+    object_bodies: np.ndarray
+
+
+def addresses(
+    model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex, suction: Suction
+) -> Addresses:
     """Return where :func:`gather` finds the state of a world."""
-    data, index, model = world.data, world.index, world.model
-    suction = world.suction
     lists = (
         index.arm_qpos,
         index.arm_dof,
@@ -43,7 +68,7 @@ def addresses(world: World) -> Addresses:
     )
 
 
-def gather(worlds: Sequence[World]) -> SimState:
+def gather(worlds: Sequence[Readable]) -> SimState:
     """Return the state of worlds; it does not change later."""
     first, n = worlds[0].index, len(worlds)
     most = max(len(world.object_bodies) for world in worlds)
@@ -162,3 +187,14 @@ def _quat_of(quat: np.ndarray, m: np.ndarray) -> None:
     if abs(length - 1.0) > 1e-15:
         w, x, y, z = w / length, x / length, y / length, z / length
     quat[0], quat[1], quat[2], quat[3] = w, x, y, z
+
+
+@compiled
+def is_broken(speeds: np.ndarray, places: np.ndarray, most: float) -> bool:
+    """Return whether anything is faster than anything real, or nowhere."""
+    broken = False
+    for speed in speeds:
+        broken = broken or not abs(speed) < most
+    for place in places:
+        broken = broken or not np.isfinite(place)
+    return broken

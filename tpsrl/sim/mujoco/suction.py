@@ -8,6 +8,7 @@ cup, which the ball joint presses against it, but still with the rest of the rob
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import mujoco
@@ -26,12 +27,15 @@ class Suction:
     """Grasp state of one world.
 
     Args:
-        model, data: of that world.
+        model: returns the model as that of the world.
+        data: of the world.
         index: ids.
     """
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex) -> None:
-        self._model, self._data, self._index = model, data, index
+    def __init__(
+        self, model: Callable[[], mujoco.MjModel], data: mujoco.MjData, index: ModelIndex
+    ) -> None:
+        self._take_model, self._data, self._index = model, data, index
         self._markers = list(index.markers.values())
         self.marker_bodies = index.joint_bodies[
             np.array([j for j, _, _ in self._markers], dtype=int)
@@ -41,11 +45,16 @@ class Suction:
         self.held_marker = -1
         self._released: list[int] = []
         self._freed_markers: list[int] = []
-        owner = model.geom_bodyid
+        compiled = model()
+        owner = compiled.geom_bodyid
         self._geoms = {b: np.flatnonzero(owner == b) for ids in index.pool.values() for b in ids}
         handles = [np.flatnonzero(owner == b) for b in self.marker_bodies]
-        self._handle_geoms = [g[model.geom_contype[g] > 0] for g in handles]
-        self._solid = {b: g[model.geom_contype[g] > 0] for b, g in self._geoms.items()}
+        self._handle_geoms = [g[compiled.geom_contype[g] > 0] for g in handles]
+        self._solid = {b: g[compiled.geom_contype[g] > 0] for b, g in self._geoms.items()}
+
+    @property
+    def _model(self) -> mujoco.MjModel:
+        return self._take_model()
 
     @property
     def holding(self) -> bool:
@@ -133,6 +142,8 @@ class Suction:
 
     def restore_collisions(self) -> None:
         """Let released objects and handles that are clear of the cup collide again."""
+        if not self._released and not self._freed_markers:
+            return
         for marker in list(self._freed_markers):
             distance = np.linalg.norm(self.marker_positions()[marker] - self._tip())
             if marker == self.held_marker:
@@ -181,7 +192,9 @@ class Suction:
             "held_marker": self.held_marker,
             "released": list(self._released),
             "freed_markers": list(self._freed_markers),
-            "eq_data": self._model.eq_data.copy(),
+            "hold": None
+            if self.held_body < 0
+            else self._model.eq_data[self._index.weld[self.held_body]].copy(),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -192,7 +205,8 @@ class Suction:
         self.held_body, self.held_marker = saved["held_body"], saved["held_marker"]
         self._released = list(saved["released"])
         self._freed_markers = list(saved["freed_markers"])
-        self._model.eq_data[:] = saved["eq_data"]
+        if self.held_body >= 0:
+            self._model.eq_data[self._index.weld[self.held_body]] = saved["hold"]
         for marker in [self.held_marker, *self._freed_markers]:
             if marker >= 0:
                 self._cup_collides(marker, False)

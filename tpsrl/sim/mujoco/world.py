@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import mujoco
@@ -15,17 +16,13 @@ from tpsrl.robot import fetch
 from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
 from tpsrl.sim.mujoco import states
-from tpsrl.sim.mujoco.contacts import (
-    MIN_FORCE,
-    cast,
-    robot_contacts,
-    robot_force,
-    robot_overlap,
-)
-from tpsrl.sim.mujoco.memory import compiled
+from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_contacts, robot_force, robot_overlap
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.nearby import Nearby
 from tpsrl.sim.mujoco.shared import SharedModel
+from tpsrl.sim.mujoco.sleep import start_asleep
+from tpsrl.sim.mujoco.snapshots import freeze, thaw
+from tpsrl.sim.mujoco.states import Counters
 from tpsrl.sim.mujoco.suction import Suction
 
 _SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
@@ -46,18 +43,6 @@ _LOCKED = 1e6
 """Inertia of a base that nothing touches, kg and kg m^2: the arm's swings do not move it."""
 
 
-@dataclass
-class Counters:
-    """What a control step adds up."""
-
-    steps: int = 0
-    force: float = 0.0
-    force_sum: float = 0.0
-    violation: bool = False
-    diverged: bool = False
-    divergences: list[dict[str, object]] = field(default_factory=list)
-
-
 class World:
     """Its part of a model (furniture poses and collision bits change) and its data.
 
@@ -74,7 +59,7 @@ class World:
         self.index, self.types = index, types
         model = self.model
         self.data = mujoco.MjData(model)
-        self.suction = Suction(model, self.data, index)
+        self.suction = Suction(lambda: self.model, self.data, index)
         self.count = Counters()
         self.base = np.zeros(3)
         self.object_bodies = np.zeros(0, dtype=np.int64)
@@ -90,7 +75,11 @@ class World:
         self._joint_qpos = model.jnt_qposadr[index.joint_ids]
         self._let_give_way(False)
         self._nearby = Nearby(model, self.data)
-        self.addresses = states.addresses(self)
+        pool = [body for bodies in index.pool.values() for body in bodies]
+        joints = {body: model.body_jntadr[body] for body in pool}
+        self._free = {b: (model.jnt_qposadr[j], model.jnt_dofadr[j]) for b, j in joints.items()}
+        self._pool_trees = model.body_treeid[np.array(pool, dtype=np.int64)]
+        self.addresses = states.addresses(model, self.data, index, self.suction)
 
     @property
     def model(self) -> mujoco.MjModel:
@@ -99,28 +88,28 @@ class World:
 
     def fits(self, episode: Episode) -> bool:
         """Return whether the pool has a body for every object of the episode."""
-        need: dict[str, int] = {}
-        for item in episode.objects:
-            need[item.type] = need.get(item.type, 0) + 1
+        need = Counter(item.type for item in episode.objects)
         return all(len(self.index.pool.get(t, ())) >= n for t, n in need.items())
 
     def load(self, episode: Episode, scene: SceneInfo, seed: int) -> None:
         """Put the world in the episode's start state and the robot at its start pose."""
-        self.episode, self.scene, self.seed = episode, scene, seed
-        self.count = Counters(divergences=self.count.divergences)
         model, data = self.model, self.data
-        for name, pose in scene.furniture_pose.items():
-            root = self.index.roots[name]
-            model.body_pos[root] = (pose[0], pose[1], 0.0)
-            model.body_quat[root] = yaw_quat(pose[2])
+        if scene is not self.scene:
+            self._furnish(scene)
+        self.episode, self.seed = episode, seed
+        self.count = Counters(divergences=self.count.divergences)
         self.suction.reset()
         mujoco.mj_resetData(model, data)
-        self._place_objects(episode)
+        self.object_bodies = self._bodies(episode)
+        for body, item in zip(self.object_bodies.tolist(), episode.objects, strict=True):
+            self._write_object(body, item.pos, item.quat)
         for name, value in episode.joints.items():
             data.qpos[self._joint_qpos[self.index.joint_names.index(name)]] = value
         rng = np.random.default_rng(seed)
         noise = rng.normal(0.0, fetch.ARM_INIT_NOISE, fetch.ARM_DOF)
         self._write_arm(fetch.ARM_INIT + noise)
+        used = model.body_treeid[self.object_bodies]
+        start_asleep(model, data, np.setdiff1d(self._pool_trees, used))
         if episode.start is not None:
             self._write_base(np.asarray(episode.start, dtype=float))
             mujoco.mj_forward(model, data)
@@ -162,7 +151,7 @@ class World:
         count.steps += 1
         gave_way = self._gives_way
         self._let_give_way(False)
-        if self._broken():
+        if states.is_broken(self._speeds, self._places, _MAX_SPEED):
             self._recover()
             return
         if gave_way:
@@ -182,7 +171,7 @@ class World:
     def settle(self, seconds: float) -> None:
         """Run physics with the robot's targets as they are."""
         mujoco.mj_step(self.model, self.data, nstep=max(1, round(seconds * fetch.PHYSICS_HZ)))
-        if self._broken():
+        if states.is_broken(self._speeds, self._places, _MAX_SPEED):
             self._recover()
         self._put_base()
         mujoco.mj_forward(self.model, self.data)
@@ -236,6 +225,18 @@ class World:
         mujoco.mj_forward(self.model, self.data)
         return robot_overlap(self.data, self.index) > 0.0
 
+    def touches_from(self, pose: np.ndarray) -> bool:
+        """Return whether the robot, holding nothing, would touch anything at another base pose."""
+        model, data = self.model, self.data
+        x, y, yaw = pose.tolist()
+        self._base_qpos[:] = x, y, wrap(yaw)
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_collision(model, data)
+        touches = robot_overlap(data, self.index) > 0.0
+        self._put_base()
+        mujoco.mj_kinematics(model, data)
+        return touches
+
     def touches_at(self, pose: np.ndarray, qpos: np.ndarray) -> bool:
         """Return whether the robot would touch anything in another posture.
 
@@ -250,64 +251,51 @@ class World:
         mujoco.mj_collision(self.model, self.data)
         return robot_overlap(self.data, self.index) > 0.0
 
-    def cast(self, origins: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        """Return the (k,) distances from (k, 3) points to furniture along a (3,) direction."""
-        return cast(self.model, self.data, self.index, origins, direction)
-
-    def deepest_overlap(self) -> float:
-        """Return the depth of the deepest contact of any object of the episode, m."""
-        mujoco.mj_forward(self.model, self.data)
-        contact = self.data.contact
-        owners = self.model.geom_bodyid[contact.geom]
-        mine = np.isin(owners, self.object_bodies).any(axis=1)
-        return float(max(0.0, -contact.dist[mine].min())) if mine.any() else 0.0
-
     def capture(self) -> dict[str, Any]:
-        """Return everything that decides the future of this world."""
-        # Sleep bookkeeping is not part of mj_getState, so the whole data is copied.
-        data = mujoco.MjData(self.model)
-        mujoco.mj_copyData(data, self.model, self.data)
+        """Return what decides the future of this world, but for the layout of its apartment."""
+        count = self.count
         return {
+            **freeze(self.model, self.data),
             "episode": self.episode,
-            "scene": self.scene,
             "seed": self.seed,
-            "data": data,
             "suction": self.suction.capture(),
             "base": self.base.copy(),
-            "objects": self.object_bodies.copy(),
-            "count": (self.count.steps, self.count.force, self.count.force_sum),
+            "count": (count.steps, count.force, count.force_sum, count.violation, count.diverged),
         }
 
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Put back what :meth:`capture` returned, also from another world of the same pool."""
-        episode, scene = saved["episode"], saved["scene"]
-        if episode is not self.episode or scene is not self.scene:
-            self.load(episode, scene, int(saved["seed"]))
-        mujoco.mj_copyData(self.data, self.model, saved["data"])
+    def restore(self, saved: Mapping[str, Any], scene: SceneInfo) -> None:
+        """Put back what :meth:`capture` returned, also of another world of the same pool."""
+        if scene is not self.scene:
+            self._furnish(scene)
+        self.episode, self.seed = saved["episode"], int(saved["seed"])
+        self.object_bodies = self._bodies(saved["episode"])
+        self.suction.reset()
+        thaw(self.model, self.data, saved)
         self.suction.restore(saved["suction"])
         self.base = np.array(saved["base"])
-        self.object_bodies = np.array(saved["objects"])
-        steps, force, total = saved["count"]
-        self.count = Counters(steps, force, total, divergences=self.count.divergences)
+        self.count = Counters(*saved["count"], divergences=self.count.divergences)
 
-    def _place_objects(self, episode: Episode) -> None:
-        used: dict[str, int] = {}
+    def _furnish(self, scene: SceneInfo) -> None:
+        model, self.scene = self.model, scene
+        for name, pose in scene.furniture_pose.items():
+            root = self.index.roots[name]
+            model.body_pos[root] = (pose[0], pose[1], 0.0)
+            model.body_quat[root] = yaw_quat(pose[2])
+
+    def _bodies(self, episode: Episode) -> np.ndarray:
+        """Return the bodies of the pool that are the episode's objects."""
+        used: Counter[str] = Counter()
         bodies = []
         for item in episode.objects:
-            k = used.get(item.type, 0)
-            used[item.type] = k + 1
-            body = self.index.pool[item.type][k]
-            self._write_object(body, item.pos, item.quat)
-            bodies.append(body)
-        self.object_bodies = np.array(bodies, dtype=np.int64)
+            bodies.append(self.index.pool[item.type][used[item.type]])
+            used[item.type] += 1
+        return np.array(bodies, dtype=np.int64)
 
     def _write_object(self, body: int, pos: np.ndarray, quat: np.ndarray) -> None:
-        joint = self.model.body_jntadr[body]
-        address = self.model.jnt_qposadr[joint]
-        self.data.qpos[address : address + 3] = pos
-        self.data.qpos[address + 3 : address + 7] = quat / np.linalg.norm(quat)
-        dof = self.model.jnt_dofadr[joint]
-        self.data.qvel[dof : dof + 6] = 0.0
+        place, speed = self._free[body]
+        self._places[place : place + 3] = pos
+        self._places[place + 3 : place + 7] = quat / math.sqrt(quat.dot(quat))
+        self._speeds[speed : speed + 6] = 0.0
 
     def _transform_object(self, body: int, motion: np.ndarray) -> None:
         pose = motion @ transform(self.data.xpos[body], self.data.xmat[body])
@@ -331,7 +319,8 @@ class World:
         self.data.ctrl[:] = self.data.qpos[self.index.arm_qpos]
 
     def _write_base(self, pose: np.ndarray) -> None:
-        self.base = np.array([pose[0], pose[1], wrap(pose[2])])
+        x, y, yaw = pose.tolist()
+        self.base = np.array([x, y, wrap(yaw)])
         self._put_base()
 
     def _put_base(self) -> None:
@@ -349,9 +338,9 @@ class World:
         mujoco.mj_forward(self.model, self.data)
 
     def _drive(self, forward: float, turn: float) -> None:
-        x, y, yaw = self.base
+        x, y, yaw = self.base.tolist()
         end = self._clamp(np.array([x + forward * np.cos(yaw), y + forward * np.sin(yaw)]))
-        self._move_base(np.array([end[0], end[1], yaw + turn]))
+        self._move_base(np.array([*end.tolist(), yaw + turn]))
 
     def _clamp(self, end: np.ndarray) -> np.ndarray:
         assert self.scene is not None
@@ -407,9 +396,6 @@ class World:
             self._transform_object(held, motion)
         self._write_base(pose)
 
-    def _broken(self) -> bool:
-        return bool(is_broken(self._speeds, self._places, _MAX_SPEED))
-
     def _recover(self) -> None:
         """Note a diverged world and start its episode again; the caller sees ``diverged``."""
         assert self.episode is not None and self.scene is not None
@@ -422,15 +408,3 @@ class World:
         self.count.divergences.append(event)
         self.load(self.episode, self.scene, self.seed)
         self.count.diverged = True
-
-
-@compiled
-def is_broken(speeds: np.ndarray, places: np.ndarray, most: float) -> bool:
-    """Return whether anything is faster than anything real, or nowhere."""
-    for speed in speeds:
-        if not abs(speed) < most:
-            return True
-    for place in places:
-        if not np.isfinite(place):
-            return True
-    return False
