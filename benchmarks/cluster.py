@@ -32,6 +32,7 @@ from typing import Any
 import psutil
 
 from tpsrl.files import write_json
+from tpsrl.launch.guard import members
 from ver_trainer.options import option, parse_or_help
 
 PARTS = ("eval", "skill", "episodes", "train", "sweep", "stray", "slurm")
@@ -49,7 +50,7 @@ class Config:
 
     json: Path | None = option(None, "report to write")
     only: str = option(",".join(PARTS), "which parts")
-    episodes: int = option(8, "of eval and skill", min=2)
+    episodes: int = option(24, "of eval; skill has twice as many, episodes a third", min=6)
 
 
 def tpsrl(*words: str, wait: bool = True, **options: Any) -> subprocess.Popen[str]:
@@ -66,24 +67,41 @@ def tpsrl(*words: str, wait: bool = True, **options: Any) -> subprocess.Popen[st
     return process
 
 
+@dataclass
+class Victim:
+    """A node of a cluster.
+
+    Attributes:
+        raylet: the process that its workers are children of.
+    """
+
+    raylet: psutil.Process
+
+    def busy(self) -> bool:
+        """Return whether one of its workers is at a task or training."""
+        with contextlib.suppress(psutil.Error):
+            titles = [" ".join(p.cmdline()) for p in self.raylet.children(recursive=True)]
+            return any("ray::" in t and "IDLE" not in t and "Agent" not in t for t in titles)
+        return False
+
+    def kill(self) -> None:
+        """End all of it at once, as when a machine loses its power."""
+        # Ray's own way of removing a node lets a worker end what it has begun.
+        for process in [*self.raylet.children(recursive=True), self.raylet]:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
 @contextlib.contextmanager
-def two_nodes() -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield the address of a cluster with one core on each of two nodes, and what kills one."""
+def two_nodes() -> Iterator[tuple[str, Victim]]:
+    """Yield the address of a cluster with one core on each of two nodes, and the second node."""
     from ray.cluster_utils import Cluster
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     second = cluster.add_node(num_cpus=1)
-
-    def kill() -> None:
-        # As when a machine loses its power: Ray's own way lets a worker end what it has begun.
-        raylet = psutil.Process(second.all_processes["raylet"][0].process.pid)
-        for process in [*raylet.children(recursive=True), raylet]:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        cluster.remove_node(second, allow_graceful=False)
-
+    raylet = psutil.Process(second.all_processes["raylet"][0].process.pid)
     try:
-        yield cluster.address, kill
+        yield cluster.address, Victim(raylet)
     finally:
         cluster.shutdown()
 
@@ -110,11 +128,11 @@ def lines_of(path: Path) -> list[str]:
 def disturbed(words: Sequence[str], out: Path, half: int, lines: Path | None = None) -> None:
     """Run a command on two nodes and kill one when half of its records are there."""
     records = lines or out / "episodes.jsonl"
-    with two_nodes() as (address, kill):
+    with two_nodes() as (address, victim):
         ray = ("launch=ray", f"launch.address={address}")
         process = tpsrl(*words, f"out={out}", *ray, wait=False)
-        until(lambda: len(lines_of(records)) >= half, 600, process)
-        kill()
+        until(lambda: len(lines_of(records)) >= half and victim.busy(), 600, process)
+        victim.kill()
         if process.wait(timeout=900) != 0:
             raise RuntimeError(f"{' '.join(words)} did not survive the loss of a node")
 
@@ -163,13 +181,16 @@ def part_skill(folder: Path, config: Config) -> dict[str, Any]:
 
 def part_episodes(folder: Path, config: Config) -> dict[str, Any]:
     """A set of generated episodes: one file, compared by its digest."""
-    words = ("episodes", "scenario=rearrange_easy", f"n={config.episodes}", "seed=3")
+    words = ("episodes", "scenario=rearrange_easy", f"n={config.episodes // 3}", "seed=3")
     local, ray = (folder / f"{name}.json" for name in ("local", "ray"))
     tpsrl(*words, f"out={local}", "workers=2")
     waiting = ray.with_name("ray.json.partial") / "episodes.jsonl"
-    disturbed(words, ray, config.episodes // 2, waiting)
+    disturbed(words, ray, config.episodes // 6, waiting)
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (local, ray)]
-    return {"records": config.episodes, "different": [] if digests[0] == digests[1] else digests}
+    return {
+        "records": config.episodes // 3,
+        "different": [] if digests[0] == digests[1] else digests,
+    }
 
 
 def part_sweep(folder: Path, config: Config) -> dict[str, Any]:
@@ -206,18 +227,17 @@ def part_train(folder: Path, config: Config) -> dict[str, Any]:
 
 
 def left_over(mark: str, shared: set[str]) -> list[str]:
-    """Return processes with a mark in their environment, and shared memory that is new.
+    """Return processes of a command, known by a mark in their environment or by Ray's logs.
 
-    Semaphores of other programs come and go, so those are not looked at.
+    New shared memory too; semaphores of other programs come and go and are not looked at.
     """
-    found = [
-        f"/dev/shm/{name}"
-        for name in set(os.listdir("/dev/shm")) - shared
-        if not name.startswith("sem.")
-    ]
-    for process in psutil.process_iter():
+    names = set(os.listdir("/dev/shm")) - shared
+    found = [f"/dev/shm/{name}" for name in names if not name.startswith("sem.")]
+    sessions = Path("/tmp/ray/session_latest").resolve()
+    for process in [*members(str(sessions)), *psutil.process_iter()]:
         with contextlib.suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE and mark in process.environ():
+            named = mark in process.environ() or process.name().startswith("ray")
+            if process.status() != psutil.STATUS_ZOMBIE and named:
                 found.append(" ".join(process.cmdline())[:100])
     return found
 

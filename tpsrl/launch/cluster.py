@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from tpsrl.errors import UserError
@@ -34,16 +36,29 @@ def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
         options |= {"address": launch.address}
     try:
         _knock(launch.address or "")
-        ray.init(**options)
+        session = ray.init(**options).address_info["session_dir"]
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
             f"launch.address={launch.address}: no Ray cluster answers ({error}); start one with"
             " 'ray start --head', or leave the address out"
         ) from None
+    own = launch.address is None
+    with _guarded(session) if own else nullcontext():
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _guarded(session: str) -> Iterator[None]:
+    """End what is left of a session after the block, also when this process is killed in it."""
+    command = [sys.executable, "-m", "tpsrl.launch.guard", session]
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     try:
-        yield ray
+        yield
     finally:
-        ray.shutdown()
+        guard.communicate()
 
 
 def _knock(address: str) -> None:

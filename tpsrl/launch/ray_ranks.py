@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,7 @@ def ray_ranks(launch: LaunchConfig, command: str, run: Run, words: Sequence[str]
             ),
         )
         try:
-            trainer.fit()
+            _fit(trainer)
         except train.TrainingFailedError as error:
             raise UserError(_reason(error, launch)) from error
     print(f"done, in '{out}'")
@@ -72,6 +74,21 @@ def ray_ranks(launch: LaunchConfig, command: str, run: Run, words: Sequence[str]
 
 
 _NEVER = 1e9
+
+
+def _fit(trainer: Any) -> None:
+    """Train in another thread: in the main one Ray answers Ctrl-C itself, by a code of its own."""
+    ended: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            trainer.fit()
+            ended.set_result(None)
+        except BaseException as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    ended.result()
 
 
 def _rank(settings: dict[str, Any]) -> None:

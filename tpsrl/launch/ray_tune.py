@@ -46,6 +46,8 @@ def run_trials(
         UserError: Ray is not there.
     """
     os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")  # Ctrl-C ends the command
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # the new one is not silent when told so
     cores = launch.cpus or 1
     with connected(launch, max(workers, cores)):
         tune = need("ray.tune")
