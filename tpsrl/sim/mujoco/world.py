@@ -273,7 +273,9 @@ class World:
         thaw(self.model, self.data, saved)
         self.suction.restore(saved["suction"])
         self.base = np.array(saved["base"])
-        self.count = Counters(*saved["count"], divergences=self.count.divergences)
+        steps, force, force_sum, violation, diverged = saved["count"]
+        divergences = self.count.divergences
+        self.count = Counters(steps, force, force_sum, violation, diverged, divergences)
 
     def _furnish(self, scene: SceneInfo) -> None:
         model, self.scene = self.model, scene
