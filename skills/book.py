@@ -154,15 +154,8 @@ def make_task(
 
 
 _REST = ("joint", "is_holding", "relative_resting_position")
-_BODY = (*_REST, "ee_pos", "joint_vel", "joint_lag", "contact_force", "base_scan")
-_AROUND = (
-    "obj_now_sensor",
-    "obj_now_in_base",
-    "target_size",
-    "neighbours",
-    "relief",
-    "container",
-)
+_BODY = (*_REST, "ee_pos", "contact_force", "base_scan")
+_AROUND = ("obj_now_sensor", "target_size", "neighbours", "relief", "container")
 _STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 0.02}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
 _RULES: dict[str, Any] = {

@@ -22,7 +22,7 @@ SENSORS = frozenset({"relief", "neighbours", "target_size", "container"})
 """Names of the observations that are made of it."""
 NEAR = 0.6
 """Farther objects are no neighbours, m."""
-SPACING = 0.12
+SPACING = 0.2
 """Between two columns of the relief, m."""
 LOW, HIGH = -1.0, 0.5
 """The relief ends at these heights above the point, m."""
@@ -56,9 +56,8 @@ def with_surroundings(
         return row
     types = [item.type for item in sim.episode(env_id).objects]
     near = _nearest(np.asarray(sim.state().object_pos)[env_id, : len(types)], point, row.target)
-    sizes = np.zeros((NEIGHBOURS, 3))
-    for i, k in enumerate(near):
-        sizes[i] = half_size(types[k])
+    sizes = np.zeros(NEIGHBOURS)
+    sizes[: len(near)] = [half_size(types[k]).max() for k in near]
     return replace(
         row,
         container=container_of(sim, env_id, point),

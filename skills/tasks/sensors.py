@@ -120,22 +120,17 @@ def obj_now_sensor(view: View) -> Array:
 
 
 @sensor(3)
-def obj_now_in_base(view: View) -> Array:
-    """Where the target is, in the base frame, m."""
-    return to_base(view.xp, view.state.base_pose, view.object_pos)
-
-
-@sensor(3)
 def target_size(view: View) -> Array:
     """Half the size of the target, m."""
     return view.goal.target_size
 
 
-@sensor(6 * NEIGHBOURS)
+@sensor(4 * NEIGHBOURS)
 def neighbours(view: View) -> Array:
-    """Other objects near the point that the skill is about: where they are, and half their sizes.
+    """Other objects near the point that the skill is about: where they are, and how large.
 
-    From the end effector along the axes of the base, m; zeros where there are fewer.
+    From the end effector along the axes of the base, m, then the largest half of their sizes, m;
+    zeros where there are fewer.
     """
     xp, state, goal = view.xp, view.state, view.goal
     pos = state.object_pos[goal.rows[:, None], goal.entries["neighbours"]]
@@ -144,7 +139,7 @@ def neighbours(view: View) -> Array:
     ahead, left = cos * gap[..., 0] + sin * gap[..., 1], cos * gap[..., 1] - sin * gap[..., 0]
     known = (goal.neighbours >= 0)[..., None]
     rows = xp.stack([ahead, left, gap[..., 2]], axis=-1)
-    rows = xp.concat([xp.where(known, rows, 0.0), goal.neighbour_size], axis=-1)
+    rows = xp.concat([xp.where(known, rows, 0.0), goal.neighbour_size[..., None]], axis=-1)
     return xp.reshape(rows, (rows.shape[0], -1))
 
 
@@ -169,18 +164,6 @@ def container(view: View) -> Array:
     where = to_base(xp, state.base_pose, link)
     row = xp.concat([goal.of(state.joint_pos, "container")[:, None], where], axis=-1)
     return xp.where(inside, row, 0.0)
-
-
-@sensor(7)
-def joint_vel(view: View) -> Array:
-    """Arm joint velocities, rad/s."""
-    return view.state.arm_qvel
-
-
-@sensor(7)
-def joint_lag(view: View) -> Array:
-    """Motor targets less arm joint positions, rad."""
-    return view.state.arm_target - view.state.arm_qpos
 
 
 @sensor(1)

@@ -29,9 +29,9 @@ CAUSES = (
 )
 """Why an episode ended; outcomes hold the index."""
 CAUSE = {name: index for index, name in enumerate(CAUSES)}
-NEIGHBOURS = 4
+NEIGHBOURS = 3
 """Most other objects near the point that a skill is about."""
-RELIEF = 50
+RELIEF = 10
 """Numbers that say how the furniture around that point stands; see ``skills.tasks.around``."""
 
 
@@ -70,7 +70,7 @@ class Goal:
             into; this and what follows only where a sensor shows it.
         target_size: (n, 3) float64, half the size of the target, m.
         neighbours: (n, ``NEIGHBOURS``) int64, other objects near the point that the skill is about.
-        neighbour_size: (n, ``NEIGHBOURS``, 3) float64, half their sizes, m.
+        neighbour_size: (n, ``NEIGHBOURS``) float64, the largest half of their sizes, m.
         relief: (n, ``RELIEF``) float64, see :func:`skills.tasks.around.relief`.
     """
 
@@ -128,7 +128,7 @@ class GoalRow:
     container: int = -1
     target_size: np.ndarray = field(default_factory=lambda: np.zeros(3))
     neighbours: np.ndarray = field(default_factory=lambda: np.full(NEIGHBOURS, -1))
-    neighbour_size: np.ndarray = field(default_factory=lambda: np.zeros((NEIGHBOURS, 3)))
+    neighbour_size: np.ndarray = field(default_factory=lambda: np.zeros(NEIGHBOURS))
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
 
 
