@@ -180,15 +180,15 @@ def test_a_batch_without_a_state_resumes_with_new_episodes(tmp_path: Path) -> No
 
 
 def test_cartpole_learns_in_batches_as_it_does_alone(tmp_path: Path) -> None:
-    common = {"collector": "inline", "total_steps": 40_000, "collect.num_envs": 8,
-              "collect.steps": 128, "ppo.epochs": 10, "ppo.mini_batches": 8, "optim.lr": 1e-3,
+    common = {"collector": "inline", "total_steps": 24_576, "collect.num_envs": 8,
+              "collect.steps": 128, "ppo.epochs": 8, "ppo.mini_batches": 4, "optim.lr": 1e-3,
               "ppo.entropy_coef": 0.0, "ppo.normalize_advantage": True, "net.mlp": [64, 64],
               "net.separate_critic": True, "env": "CartPole-v1"}  # fmt: skip
     alone, together = (
         train(config(tmp_path / str(worlds), **common, **{"collect.worlds": worlds})).mean_return
         for worlds in (1, 8)
     )
-    assert min(alone, together) > 120 and max(alone, together) / min(alone, together) < 2.5
+    assert min(alone, together) > 90 and max(alone, together) / min(alone, together) < 2.5
 
 
 @pytest.mark.parametrize("kind", ["arrays", "tensors"])
