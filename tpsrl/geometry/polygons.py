@@ -47,6 +47,43 @@ def polygon_distance_grid(xs: np.ndarray, ys: np.ndarray, polygon: np.ndarray) -
     return np.where(outward > 0.0, distance, -distance)
 
 
+@compiled
+def polygon_distances(
+    points: np.ndarray,
+    tails: np.ndarray,
+    edges: np.ndarray,
+    length2: np.ndarray,
+    starts: np.ndarray,
+) -> np.ndarray:
+    """Signed distance from points to the nearest of several convex polygons.
+
+    Args:
+        points: (n, 2), m.
+        tails: (e, 2) where the edges of all polygons begin, counter-clockwise, m.
+        edges: (e, 2) how they go on, m.
+        length2: (e,) squared lengths of the edges.
+        starts: (p + 1,) where each polygon's edges begin, and their number.
+
+    Returns:
+        (n,) float64, m; negative inside.
+    """
+    result = np.empty(len(points))
+    for i in range(len(points)):
+        least = np.inf
+        for p in range(len(starts) - 1):
+            nearest, side = np.inf, -np.inf
+            for e in range(starts[p], starts[p + 1]):
+                x, y = points[i, 0] - tails[e, 0], points[i, 1] - tails[e, 1]
+                u, v = edges[e, 0], edges[e, 1]
+                part = min(max((x * u + y * v) / length2[e], 0.0), 1.0)
+                dx, dy = x - part * u, y - part * v
+                nearest = min(nearest, np.sqrt(dx * dx + dy * dy))
+                side = max(side, x * v - y * u)
+            least = min(least, nearest if side > 0.0 else -nearest)
+        result[i] = least
+    return result
+
+
 _BEHIND = 1e-4
 """A start this deep in contact still counts as outside, m."""
 

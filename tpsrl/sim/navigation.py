@@ -17,6 +17,7 @@ from tpsrl.geometry.polygons import (
     capsule_hits,
     counter_clockwise,
     polygon_distance_grid,
+    polygon_distances,
     ray_hits,
 )
 from tpsrl.robot.fetch import BASE_RADIUS
@@ -88,7 +89,7 @@ class GridNavigation(Navigation):
         self._edge_low, self._edge_high = np.minimum(tails, heads), np.maximum(tails, heads)
         self._length2 = np.maximum(np.einsum("ei,ei->e", self._edges, self._edges), 1e-18)
         starts = np.cumsum([0, *(len(p) for p in self._polygons)])
-        self._starts = starts[:-1]
+        self._starts = starts
         for polygon in new:
             low = self.grid.index(polygon.min(axis=0) - self._cap, np.floor)
             high = self.grid.index(polygon.max(axis=0) + self._cap, np.ceil) + 1
@@ -121,14 +122,9 @@ class GridNavigation(Navigation):
         points = np.asarray(xy, dtype=np.float64)
         if not self._polygons:
             return np.full(points.shape[:-1], np.inf)
-        rel = points[..., None, :] - self._tails
-        t = np.einsum("...ei,ei->...e", rel, self._edges) / self._length2
-        gap = rel - np.clip(t, 0.0, 1.0)[..., None] * self._edges
-        distance = np.sqrt(np.einsum("...i,...i->...", gap, gap))
-        side = rel[..., 0] * self._edges[:, 1] - rel[..., 1] * self._edges[:, 0]
-        nearest = np.minimum.reduceat(distance, self._starts, axis=-1)
-        outside = np.maximum.reduceat(side, self._starts, axis=-1) > 0.0
-        return np.where(outside, nearest, -nearest).min(axis=-1)
+        flat = np.ascontiguousarray(points.reshape(-1, 2))
+        found = polygon_distances(flat, self._tails, self._edges, self._length2, self._starts)
+        return found.reshape(points.shape[:-1])
 
     def _in_bounds(self, xy: np.ndarray) -> np.ndarray:
         return np.all((xy >= self._lower) & (xy <= self._upper), axis=-1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from tpsrl.sim.door import (
 from tpsrl.sim.mujoco.contacts import cast, deepest_overlap
 from tpsrl.sim.mujoco.head import HeadDepth
 from tpsrl.sim.mujoco.model import build
+from tpsrl.sim.mujoco.pool import fits, need
 from tpsrl.sim.mujoco.render import Renderer
 from tpsrl.sim.mujoco.shared import SharedModel
 from tpsrl.sim.mujoco.states import gather
@@ -109,7 +109,7 @@ class MujocoSimulator(Simulator):
         for env_id, episode, seed in zip(ids, episodes, seeds, strict=True):
             self._library.check_episode(episode, self._types)
             scene = self._library.scene(episode.layout)
-            if not self._worlds[env_id].fits(episode):
+            if not fits(self._worlds[env_id].index.pool, episode):
                 self._grow(env_id, episode)
             self._worlds[env_id].load(episode, scene, int(seed))
             self._look(env_id)
@@ -196,7 +196,7 @@ class MujocoSimulator(Simulator):
         if snapshot.engine != "mujoco":
             raise UserError(f"A snapshot of engine '{snapshot.engine}' cannot go into MuJoCo.")
         episode = snapshot.data["episode"]
-        if not self._worlds[env_id].fits(episode):
+        if not fits(self._worlds[env_id].index.pool, episode):
             self._grow(env_id, episode)
         self._worlds[env_id].restore(snapshot.data, self._library.scene(episode.layout))
         if snapshot.data["depth"] is not None:
@@ -299,13 +299,12 @@ class MujocoSimulator(Simulator):
         head = None
         if self._depth_size is not None:
             head = HeadDepth(model)
-        shared = SharedModel(model)
+        shared = SharedModel(model, list(index.roots.values()))
         return [World(shared, index, self._types) for _ in range(count)], head
 
     def _grow(self, env_id: int, episode: Episode) -> None:
         """Recompile one world with a pool that holds the episode's objects too."""
-        need = Counter(item.type for item in episode.objects)
-        for name, count in need.items():
+        for name, count in need(episode).items():
             self._pool[name] = max(self._pool.get(name, 0), count)
         divergences = self._worlds[env_id].count.divergences
         (self._worlds[env_id],), self._heads[env_id] = self._build(1)

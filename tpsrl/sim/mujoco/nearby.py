@@ -55,10 +55,15 @@ class Nearby:
         )
         self._table = self._addresses.table
         self._sizes = model.nbody, model.ntree, model.nv
+        self._bodies = np.arange(1, model.nbody)
+
+    def look_at(self, bodies: np.ndarray) -> None:
+        """Never keep any but these (k,) bodies, which hold all of a tree or nothing of it."""
+        self._bodies = bodies
 
     def keep(self) -> None:
         """Leave out what is far away; :meth:`all` has to follow before anything is teleported."""
-        _keep(self._table, *self._sizes)
+        _keep(self._table, self._bodies, *self._sizes)
 
     def all(self) -> None:
         """Let everything collide again."""
@@ -67,13 +72,12 @@ class Nearby:
 
 
 @compiled
-def _keep(table: np.ndarray, bodies: int, trees: int, dofs: int) -> None:
+def _keep(table: np.ndarray, some: np.ndarray, bodies: int, trees: int, dofs: int) -> None:
     contype, conaffinity = numbers(table[0], bodies), numbers(table[1], bodies)
     all_contype, all_conaffinity = numbers(table[2], bodies), numbers(table[3], bodies)
     spans = floats(table[5], bodies, 6)
-    _write_spans(
-        spans, floats(table[4], bodies, 6), floats(table[6], bodies, 3), floats(table[7], bodies, 9)
-    )
+    boxes = floats(table[4], bodies, 6)
+    _write_spans(spans, some, boxes, floats(table[6], bodies, 3), floats(table[7], bodies, 9))
     asleep, speed = numbers(table[8], trees), floats(table[9], dofs, 1)
     tree_of = numbers(table[10], bodies)
     first_body, body_count = numbers(table[11], trees), numbers(table[12], trees)
@@ -96,7 +100,7 @@ def _keep(table: np.ndarray, bodies: int, trees: int, dofs: int) -> None:
         count -= 1
         tree = waiting[count]
         _span_of(span, spans, first_body[tree], body_count[tree], margins[tree])
-        for body in range(1, bodies):
+        for body in some:
             if contype[body] or conaffinity[body] or not _overlap(span, spans[body]):
                 continue
             contype[body], conaffinity[body] = all_contype[body], all_conaffinity[body]
@@ -112,10 +116,14 @@ def _keep(table: np.ndarray, bodies: int, trees: int, dofs: int) -> None:
 
 @compiled
 def _write_spans(
-    spans: np.ndarray, boxes: np.ndarray, positions: np.ndarray, rotations: np.ndarray
+    spans: np.ndarray,
+    some: np.ndarray,
+    boxes: np.ndarray,
+    positions: np.ndarray,
+    rotations: np.ndarray,
 ) -> None:
-    """Write the lower and upper corners of the boxes that hold the bodies, in the world."""
-    for body in range(1, len(boxes)):
+    """Write the lower and upper corners of the boxes that hold some bodies, in the world."""
+    for body in some:
         for k in range(3):
             centre, half = positions[body, k], 0.0
             for j in range(3):

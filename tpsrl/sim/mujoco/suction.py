@@ -28,14 +28,19 @@ class Suction:
 
     Args:
         model: returns the model as that of the world.
+        holds: the world's ``tpsrl.sim.mujoco.shared.Own.holds``.
         data: of the world.
         index: ids.
     """
 
     def __init__(
-        self, model: Callable[[], mujoco.MjModel], data: mujoco.MjData, index: ModelIndex
+        self,
+        model: Callable[[], mujoco.MjModel],
+        holds: dict[int, np.ndarray],
+        data: mujoco.MjData,
+        index: ModelIndex,
     ) -> None:
-        self._take_model, self._data, self._index = model, data, index
+        self._take_model, self._holds, self._data, self._index = model, holds, data, index
         self._markers = list(index.markers.values())
         self.marker_bodies = index.joint_bodies[
             np.array([j for j, _, _ in self._markers], dtype=int)
@@ -70,6 +75,7 @@ class Suction:
             if marker >= 0:
                 self._cup_collides(marker, True)
         self.held_body = self.held_marker = -1
+        self._holds.clear()
         self._released.clear()
         self._freed_markers.clear()
         self._data.eq_active[:] = 0
@@ -126,6 +132,7 @@ class Suction:
         held = self.holding
         if self.held_body >= 0:
             self._data.eq_active[self._index.weld[self.held_body]] = 0
+            self._holds.clear()
             self._released.append(self.held_body)
         if self.held_marker >= 0:
             self._data.eq_active[self._markers[self.held_marker][2]] = 0
@@ -192,9 +199,7 @@ class Suction:
             "held_marker": self.held_marker,
             "released": list(self._released),
             "freed_markers": list(self._freed_markers),
-            "hold": None
-            if self.held_body < 0
-            else self._model.eq_data[self._index.weld[self.held_body]].copy(),
+            "holds": {constraint: hold.copy() for constraint, hold in self._holds.items()},
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -205,8 +210,8 @@ class Suction:
         self.held_body, self.held_marker = saved["held_body"], saved["held_marker"]
         self._released = list(saved["released"])
         self._freed_markers = list(saved["freed_markers"])
-        if self.held_body >= 0:
-            self._model.eq_data[self._index.weld[self.held_body]] = saved["hold"]
+        for constraint, hold in saved["holds"].items():
+            self._holds[constraint] = self._model.eq_data[constraint] = hold
         for marker in [self.held_marker, *self._freed_markers]:
             if marker >= 0:
                 self._cup_collides(marker, False)
@@ -220,6 +225,7 @@ class Suction:
         assert relative is not None
         weld = self._index.weld[body]
         self._model.eq_data[weld, 3:6], self._model.eq_data[weld, 6:10] = relative
+        self._holds[weld] = self._model.eq_data[weld].copy()
         self._data.eq_active[weld] = 1
         if body in self._released:
             self._released.remove(body)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from tpsrl.sim.mujoco import states
 from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_contacts, robot_force, robot_overlap
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.nearby import Nearby
+from tpsrl.sim.mujoco.pool import choose
 from tpsrl.sim.mujoco.shared import SharedModel
 from tpsrl.sim.mujoco.sleep import start_asleep
 from tpsrl.sim.mujoco.snapshots import freeze, thaw
@@ -59,7 +59,7 @@ class World:
         self.index, self.types = index, types
         model = self.model
         self.data = mujoco.MjData(model)
-        self.suction = Suction(lambda: self.model, self.data, index)
+        self.suction = Suction(lambda: self.model, self._own.holds, self.data, index)
         self.count = Counters()
         self.base = np.zeros(3)
         self.object_bodies = np.zeros(0, dtype=np.int64)
@@ -79,17 +79,13 @@ class World:
         joints = {body: model.body_jntadr[body] for body in pool}
         self._free = {b: (model.jnt_qposadr[j], model.jnt_dofadr[j]) for b, j in joints.items()}
         self._pool_trees = model.body_treeid[np.array(pool, dtype=np.int64)]
+        self._others = np.setdiff1d(np.arange(1, model.nbody), pool)
         self.addresses = states.addresses(model, self.data, index, self.suction)
 
     @property
     def model(self) -> mujoco.MjModel:
         """The model as that of this world, until another world asks for it."""
         return self._shared.of(self._own)
-
-    def fits(self, episode: Episode) -> bool:
-        """Return whether the pool has a body for every object of the episode."""
-        need = Counter(item.type for item in episode.objects)
-        return all(len(self.index.pool.get(t, ())) >= n for t, n in need.items())
 
     def load(self, episode: Episode, scene: SceneInfo, seed: int) -> None:
         """Put the world in the episode's start state and the robot at its start pose."""
@@ -100,7 +96,7 @@ class World:
         self.count = Counters(divergences=self.count.divergences)
         self.suction.reset()
         mujoco.mj_resetData(model, data)
-        self.object_bodies = self._bodies(episode)
+        self._choose(episode)
         for body, item in zip(self.object_bodies.tolist(), episode.objects, strict=True):
             self._write_object(body, item.pos, item.quat)
         for name, value in episode.joints.items():
@@ -268,7 +264,7 @@ class World:
         if scene is not self.scene:
             self._furnish(scene)
         self.episode, self.seed = saved["episode"], int(saved["seed"])
-        self.object_bodies = self._bodies(saved["episode"])
+        self._choose(saved["episode"])
         self.suction.reset()
         thaw(self.model, self.data, saved)
         self.suction.restore(saved["suction"])
@@ -284,14 +280,9 @@ class World:
             model.body_pos[root] = (pose[0], pose[1], 0.0)
             model.body_quat[root] = yaw_quat(pose[2])
 
-    def _bodies(self, episode: Episode) -> np.ndarray:
-        """Return the bodies of the pool that are the episode's objects."""
-        used: Counter[str] = Counter()
-        bodies = []
-        for item in episode.objects:
-            bodies.append(self.index.pool[item.type][used[item.type]])
-            used[item.type] += 1
-        return np.array(bodies, dtype=np.int64)
+    def _choose(self, episode: Episode) -> None:
+        self.object_bodies = choose(self.index.pool, episode)
+        self._nearby.look_at(np.concatenate([self._others, self.object_bodies]))
 
     def _write_object(self, body: int, pos: np.ndarray, quat: np.ndarray) -> None:
         place, speed = self._free[body]
