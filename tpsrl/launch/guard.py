@@ -6,6 +6,7 @@ however the command ends. Ray's own reaper ends most of its processes, not alway
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -16,21 +17,28 @@ _GRACE = 5.0
 """Seconds in which Ray's processes may end by themselves."""
 
 
-def members(session: str) -> list[psutil.Process]:
-    """Return the processes that write into a session's folder: they change all else of theirs."""
+def members(session: str, besides: int = 0) -> list[psutil.Process]:
+    """Return the processes that write into a session's folder: they change all else of theirs.
+
+    Args:
+        session: folder.
+        besides: the process that is no part of it, though it writes there too.
+    """
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if any(file.path.startswith(session) for file in process.open_files()):
+            paths = [file.path for file in process.open_files()]
+            if process.pid != besides and any(p.startswith(f"{session}/") for p in paths):
                 found.append(process)
     return found
 
 
 def main(session: str) -> None:
     """Wait until the command is gone, and end what is left."""
+    command = os.getppid()
     sys.stdin.read()
     end = time.monotonic() + _GRACE
-    while (left := members(session)) and time.monotonic() < end:
+    while (left := members(session, command)) and time.monotonic() < end:
         time.sleep(0.2)
     for process in left:
         with suppress(psutil.Error):
