@@ -269,7 +269,7 @@ class World:
         thaw(self.model, self.data, saved)
         self.suction.restore(saved["suction"])
         self.base = np.array(saved["base"])
-        self.count = Counters(*saved["count"], divergences=self.count.divergences)
+        self.count = Counters(*saved["count"], self.count.divergences)
 
     def _furnish(self, scene: SceneInfo) -> None:
         model, self.scene = self.model, scene
