@@ -3,8 +3,8 @@
 ``python -m benchmarks.skill_training json=FILE`` measures, one after the other, environment steps a
 second of
 
-- ``state``: Pick without a picture, 64 worlds x 32 steps, two layers of 256 units, actor and critic
-  apart, 4 epochs;
+- ``state``: Pick without a picture, 64 worlds x 128 steps, two layers of 256 units, actor and
+  critic apart, 4 epochs;
 - ``depth64``: Pick with 64x64 depth, network and settings of ``benchmarks.trainer
   workload=compute`` (CNN and LSTM 256, 16 x 32, one epoch);
 - ``paper``: Pick with 128x128 depth, half-width ResNet18 and two LSTM layers of 512, 8 x 32, 2

@@ -19,7 +19,7 @@ from skills.envs import env_id
 from skills.tasks.sensors import DEPTH
 
 SKILL = "pick"
-WORLDS, STEPS, EPOCHS, MINI_BATCHES, LAYERS = 64, 32, 4, 4, [256, 256]
+WORLDS, STEPS, EPOCHS, MINI_BATCHES, LAYERS = 64, 128, 4, 4, [256, 256]
 """Of ``state``."""
 
 

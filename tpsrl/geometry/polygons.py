@@ -88,35 +88,52 @@ _BEHIND = 1e-4
 """A start this deep in contact still counts as outside, m."""
 
 
-def capsule_hits(
-    start: np.ndarray, direction: np.ndarray, tails: np.ndarray, edges: np.ndarray, radius: float
-) -> np.ndarray:
-    """Distance along a ray at which it comes within ``radius`` of each of (e, 2) edges.
+@compiled
+def capsule_hit(
+    start: np.ndarray, end: np.ndarray, tails: np.ndarray, edges: np.ndarray, radius: float
+) -> float:
+    """Distance along a segment at which it comes within ``radius`` of an edge.
+
+    Args:
+        start: (2,), m; outside all edges.
+        end: (2,), m; not ``start``.
+        tails: (e, 2) where the edges begin, m.
+        edges: (e, 2) how they go on, m.
+        radius: m.
 
     Returns:
-        (e,) float64, m, from a start outside all of them; ``inf`` where the ray passes by.
+        m; ``inf`` where the segment passes by.
     """
-    hits = np.full(len(tails), np.inf)
-    for corner in (tails, tails + edges):
-        rel = corner - start
-        along = rel @ direction
-        off2 = np.einsum("ei,ei->e", rel, rel) - along**2
-        depth = radius**2 - off2
-        hit = along - np.sqrt(np.maximum(depth, 0.0))
-        np.minimum(hits, np.where((depth > 1e-12) & (along > 0.0), hit, np.inf), out=hits)
-    length = np.maximum(np.hypot(edges[:, 0], edges[:, 1]), 1e-12)
-    unit = edges / length[:, None]
-    normal = np.stack([-unit[:, 1], unit[:, 0]], axis=-1)
-    rel = start - tails
-    height = np.einsum("ei,ei->e", rel, normal)
-    speed = normal @ direction
-    approaching = height * speed < 0.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        hit = (np.abs(height) - radius) / np.abs(speed)
-        foot = np.einsum("ei,ei->e", rel, unit) + hit * (unit @ direction)
-    # A hit behind the start is a stretch that the ray has left again round the edge's corner.
-    touches = approaching & (foot >= 0.0) & (foot <= length) & (hit > -_BEHIND)
-    return np.minimum(hits, np.where(touches, hit, np.inf))
+    way_x, way_y = end[0] - start[0], end[1] - start[1]
+    length = np.hypot(way_x, way_y)
+    way_x, way_y = way_x / length, way_y / length
+    low_x, high_x = min(start[0], end[0]) - radius, max(start[0], end[0]) + radius
+    low_y, high_y = min(start[1], end[1]) - radius, max(start[1], end[1]) + radius
+    least = np.inf
+    for e in range(len(tails)):
+        x, y, u, v = tails[e, 0], tails[e, 1], edges[e, 0], edges[e, 1]
+        if max(x, x + u) < low_x or min(x, x + u) > high_x:
+            continue
+        if max(y, y + v) < low_y or min(y, y + v) > high_y:
+            continue
+        for corner in range(2):
+            rel_x, rel_y = x + corner * u - start[0], y + corner * v - start[1]
+            along = rel_x * way_x + rel_y * way_y
+            depth = radius * radius - (rel_x * rel_x + rel_y * rel_y - along * along)
+            if depth > 1e-12 and along > 0.0:
+                least = min(least, along - np.sqrt(depth))
+        side = max(np.hypot(u, v), 1e-12)
+        u, v = u / side, v / side
+        height = v * (x - start[0]) - u * (y - start[1])
+        speed = u * way_y - v * way_x
+        if height * speed >= 0.0:
+            continue
+        hit = (abs(height) - radius) / abs(speed)
+        foot = (start[0] - x) * u + (start[1] - y) * v + hit * (u * way_x + v * way_y)
+        # A hit behind the start is a stretch that the ray has left again round the edge's corner.
+        if 0.0 <= foot <= side and hit > -_BEHIND:
+            least = min(least, hit)
+    return least
 
 
 def ray_hits(

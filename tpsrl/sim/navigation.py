@@ -14,7 +14,7 @@ import numpy as np
 from scipy import ndimage
 
 from tpsrl.geometry.polygons import (
-    capsule_hits,
+    capsule_hit,
     counter_clockwise,
     polygon_distance_grid,
     polygon_distances,
@@ -86,7 +86,6 @@ class GridNavigation(Navigation):
         tails = np.concatenate([*self._polygons, np.empty((0, 2))])
         heads = np.concatenate([*(np.roll(p, -1, 0) for p in self._polygons), np.empty((0, 2))])
         self._tails, self._edges = tails, heads - tails
-        self._edge_low, self._edge_high = np.minimum(tails, heads), np.maximum(tails, heads)
         self._length2 = np.maximum(np.einsum("ei,ei->e", self._edges, self._edges), 1e-18)
         starts = np.cumsum([0, *(len(p) for p in self._polygons)])
         self._starts = starts
@@ -155,18 +154,8 @@ class GridNavigation(Navigation):
                 part = min(part, (self._upper[k] - start[k]) / motion[k])
             elif motion[k] < 0.0:
                 part = min(part, (self._lower[k] - start[k]) / motion[k])
-        near = self._near_edges(start, end)
-        if near.any():
-            hits = capsule_hits(
-                start, motion / length, self._tails[near], self._edges[near], self.radius
-            )
-            part = min(part, (float(hits.min()) - _EPSILON) / length)
-        return max(part, 0.0)
-
-    def _near_edges(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        low = np.minimum(start, end) - self.radius
-        high = np.maximum(start, end) + self.radius
-        return np.all((self._edge_high >= low) & (self._edge_low <= high), axis=-1)
+        hit = capsule_hit(start, end, self._tails, self._edges, self.radius)
+        return max(min(part, (hit - _EPSILON) / length), 0.0)
 
     def clamp_motion(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         """Return the farthest (2,) point on the segment that is reached without contact.
@@ -178,30 +167,44 @@ class GridNavigation(Navigation):
         end = np.asarray(end, dtype=np.float64)
         if self._in_the_open(start, end):
             return end.copy()
-        if not self.is_navigable(start):
+        if not self._free_point(start):
             better = self.clearance(end) > self.clearance(start) and self._in_bounds(end)
             return end.copy() if better else start.copy()
         part = self._free_part(start, end)
         stop = end.copy() if part >= 1.0 else start + part * (end - start)
-        return stop if self.is_navigable(stop) else start.copy()
+        return stop if self._free_point(stop) else start.copy()
+
+    def _free_point(self, point: np.ndarray) -> bool:
+        """Return what :meth:`is_navigable` does, for one (2,) point in Python's own numbers."""
+        found = self._at_node(point)
+        if found is None:
+            return False
+        known, offset = found
+        if abs(known - self.radius) <= offset:
+            known = float(self.clearance(point))
+        return known >= self._least
+
+    def _at_node(self, point: np.ndarray) -> tuple[float, float] | None:
+        """Return the clearance of the nearest grid node and its distance; ``None`` outside."""
+        x, y = point.tolist()
+        (low_x, low_y), (high_x, high_y) = self._limits
+        if not (low_x <= x <= high_x and low_y <= y <= high_y):
+            return None
+        side = self.grid.resolution
+        i = min(round((x - low_x) / side), self.free.shape[0] - 1)
+        j = min(round((y - low_y) / side), self.free.shape[1] - 1)
+        return float(self._clearance[i, j]), math.hypot(x - low_x - side * i, y - low_y - side * j)
 
     def _in_the_open(self, start: np.ndarray, end: np.ndarray) -> bool:
         """Return whether the grid alone shows that a motion touches nothing.
 
         In Python's own numbers: most motions end here, and arrays of two cost ten times as much.
         """
-        (x, y), (u, v) = start.tolist(), end.tolist()
-        (low_x, low_y), (high_x, high_y) = self._limits
-        if not (low_x <= x <= high_x and low_y <= y <= high_y):
+        found = self._at_node(start)
+        if found is None or self._at_node(end) is None:
             return False
-        if not (low_x <= u <= high_x and low_y <= v <= high_y):
-            return False
-        side = self.grid.resolution
-        i = min(round((x - low_x) / side), self.free.shape[0] - 1)
-        j = min(round((y - low_y) / side), self.free.shape[1] - 1)
-        offset = math.hypot(x - (low_x + side * i), y - (low_y + side * j))
-        reach = offset + math.hypot(u - x, v - y)
-        return bool(self._clearance[i, j] - reach >= self.radius)
+        reach = found[1] + math.dist(start.tolist(), end.tolist())
+        return found[0] - reach >= self.radius
 
     def scan(self, xy: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
         """Return the (k,) distance to the nearest outline in (k,) directions, at most ``reach``."""

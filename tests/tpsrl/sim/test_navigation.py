@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from tpsrl.geometry.polygons import capsule_hits
+from tpsrl.geometry.polygons import capsule_hit
 from tpsrl.sim.navigation import GridNavigation
 
 BOUNDS = np.array([[0.0, 0.0], [6.0, 4.0]])
@@ -220,10 +220,10 @@ def test_a_stretch_behind_the_start_does_not_block() -> None:
     """Along a bent outline: the ray has left the slanted edge again before its start."""
     tails = np.array([[2.38419859, -2.75074799]])
     edges = np.array([[-0.65, -0.0336153870]])
-    hits = capsule_hits(np.array([2.5228, -2.4533]), np.array([1.0, 0.0]), tails, edges, 0.3)
-    assert np.isinf(hits[0])
-    ahead = capsule_hits(np.array([2.5228, -2.4]), np.array([-0.8, -0.6]), tails, edges, 0.3)
-    assert 0.0 < ahead[0] < 0.3
+    start = np.array([2.5228, -2.4533])
+    assert np.isinf(capsule_hit(start, start + np.array([1.0, 0.0]), tails, edges, 0.3))
+    start = np.array([2.5228, -2.4])
+    assert 0.0 < capsule_hit(start, start + np.array([-0.8, -0.6]), tails, edges, 0.3) < 0.3
 
 
 def test_scan_measures_the_outlines():
