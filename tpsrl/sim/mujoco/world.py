@@ -269,7 +269,9 @@ class World:
         thaw(self.model, self.data, saved)
         self.suction.restore(saved["suction"])
         self.base = np.array(saved["base"])
-        self.count = Counters(*saved["count"], self.count.divergences)
+        steps, force, total, violation, diverged = saved["count"]
+        kept = self.count.divergences
+        self.count = Counters(steps, force, total, violation, diverged, kept)
 
     def _furnish(self, scene: SceneInfo) -> None:
         model, self.scene = self.model, scene
