@@ -37,7 +37,7 @@ def _supports(
         if place.joint >= 0:
             pos, rotation = link_pose(sim, env_id, place.joint)
         else:
-            pos, rotation = place.pos, rotation_matrix(place.quat)
+            pos, rotation = place.pos, place.rotation
         local = rotation.T @ (point - pos) - place.center
         inside = np.all(np.abs(local[:2]) <= place.half_size[:2] + margin)
         if inside and -place.half_size[2] - 0.01 <= local[2] <= place.half_size[2] + 0.1:
@@ -66,7 +66,7 @@ def place_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
     if found.joint >= 0:
         facing = link_pose(sim, env_id, found.joint)[1][:2, 0]
     else:
-        facing = rotation_matrix(np.asarray(found.quat))[:2, 0]
+        facing = found.rotation[:2, 0]
     return np.array([*facing, enclosed(sim, env_id, point), found.joint >= 0], dtype=np.float64)
 
 

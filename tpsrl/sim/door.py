@@ -10,11 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tpsrl.errors import UserError
+from tpsrl.geometry.rotations import rotation_matrix
 
 if TYPE_CHECKING:
     from tpsrl.episodes.types import Episode
@@ -186,6 +188,11 @@ class ReceptacleInfo:
     quat: np.ndarray
     center: np.ndarray
     half_size: np.ndarray
+
+    @cached_property
+    def rotation(self) -> np.ndarray:
+        """(3, 3) rotation of the link frame when the joint is 0."""
+        return rotation_matrix(np.asarray(self.quat))
 
 
 @dataclass(frozen=True)

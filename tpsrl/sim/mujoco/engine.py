@@ -96,6 +96,7 @@ class MujocoSimulator(Simulator):
         size = depth or 1
         self._depth = np.zeros((num_envs, size, size, 1), dtype=np.float32)
         self._state: SimState | None = None
+        self._changed: set[int] = set()
 
     def reset(
         self,
@@ -113,7 +114,7 @@ class MujocoSimulator(Simulator):
                 self._grow(env_id, episode)
             self._worlds[env_id].load(episode, scene, int(seed))
             self._look(env_id)
-        self._state = None
+        self._changed.update(ids)
 
     def step(self, actions: Any) -> None:
         """See :meth:`Simulator.step`."""
@@ -131,12 +132,13 @@ class MujocoSimulator(Simulator):
             world.integrate()
             if world.count.diverged:
                 self._look(env_id)
-        self._state = None
+        self._changed.update(range(self.num_envs))
 
     def state(self) -> SimState:
         """See :meth:`Simulator.state`."""
-        if self._state is None:
-            self._state = gather(self._worlds)
+        if self._state is None or self._changed:
+            self._state = gather(self._worlds, self._state, self._changed)
+            self._changed = set()
         return self._state
 
     def depth(self) -> np.ndarray:
@@ -201,21 +203,21 @@ class MujocoSimulator(Simulator):
         self._worlds[env_id].restore(snapshot.data, self._library.scene(episode.layout))
         if snapshot.data["depth"] is not None:
             self._depth[env_id] = snapshot.data["depth"]
-        self._state = None
+        self._changed.add(env_id)
 
     def set_base(self, pose: Any, env_ids: Sequence[int] | None = None) -> None:
         """See :meth:`Simulator.set_base`."""
         for env_id, row in zip(self._ids(env_ids), np.atleast_2d(pose), strict=True):
             self._worlds[env_id].set_base(row)
             self._look(env_id)
-        self._state = None
+        self._changed.update(self._ids(env_ids))
 
     def set_arm(self, qpos: Any, env_ids: Sequence[int] | None = None) -> None:
         """See :meth:`Simulator.set_arm`."""
         for env_id, row in zip(self._ids(env_ids), np.atleast_2d(qpos), strict=True):
             self._worlds[env_id].set_arm(row)
             self._look(env_id)
-        self._state = None
+        self._changed.update(self._ids(env_ids))
 
     def set_joint(self, name: str, value: float, env_ids: Sequence[int] | None = None) -> None:
         """See :meth:`Simulator.set_joint`."""
@@ -224,25 +226,25 @@ class MujocoSimulator(Simulator):
         for env_id in self._ids(env_ids):
             self._worlds[env_id].set_joint(name, value)
             self._look(env_id)
-        self._state = None
+        self._changed.update(self._ids(env_ids))
 
     def set_object(self, index: int, pos: Any, quat: Any, env_id: int = 0) -> None:
         """See :meth:`Simulator.set_object`."""
         self._worlds[env_id].set_object(index, np.asarray(pos), np.asarray(quat))
         self._look(env_id)
-        self._state = None
+        self._changed.add(env_id)
 
     def snap_object(self, index: int, env_id: int = 0, pose: Any = None) -> None:
         """See :meth:`Simulator.snap_object`."""
         self._worlds[env_id].snap(index, None if pose is None else np.asarray(pose, dtype=float))
         self._look(env_id)
-        self._state = None
+        self._changed.add(env_id)
 
     def release(self, env_ids: Sequence[int] | None = None) -> None:
         """See :meth:`Simulator.release`."""
         for env_id in self._ids(env_ids):
             self._worlds[env_id].suction.release()
-        self._state = None
+        self._changed.update(self._ids(env_ids))
 
     def robot_contacts(self, env_id: int = 0) -> bool:
         """See :meth:`Simulator.robot_contacts`."""
@@ -263,7 +265,7 @@ class MujocoSimulator(Simulator):
         Not part of the door: a quarter of the time of asking through it. A snapshot must be
         restored before the world goes on.
         """
-        self._state = None
+        self._changed.add(env_id)
         return self._worlds[env_id].touches_at(pose, qpos)
 
     def deepest_overlap(self, env_id: int = 0) -> float:
@@ -278,7 +280,7 @@ class MujocoSimulator(Simulator):
         """See :meth:`Simulator.settle`."""
         self._worlds[env_id].settle(seconds)
         self._look(env_id)
-        self._state = None
+        self._changed.add(env_id)
 
     @property
     def divergences(self) -> list[dict[str, object]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -68,57 +68,66 @@ def addresses(
     )
 
 
-def gather(worlds: Sequence[Readable]) -> SimState:
-    """Return the state of worlds; it does not change later."""
-    first, n = worlds[0].index, len(worlds)
+def gather(
+    worlds: Sequence[Readable], last: SimState | None = None, changed: Collection[int] = ()
+) -> SimState:
+    """Return the state of worlds; it does not change later.
+
+    Args:
+        worlds: all of them.
+        last: an earlier state, of the same worlds.
+        changed: those that have changed since.
+    """
     most = max(len(world.object_bodies) for world in worlds)
-    bodies = np.full((n, most), -1)
-    for row, world in zip(bodies, worlds, strict=True):
-        row[: len(world.object_bodies)] = world.object_bodies
-    joints, markers = len(first.joint_ids), len(first.markers)
-    arm = np.empty((3, n, ARM_DOF))
-    pos, quat = np.empty((n, 3)), np.empty((n, 4))
-    object_pos, object_quat = np.full((n, most, 3), np.nan), np.full((n, most, 4), np.nan)
-    joint_pos = np.empty((n, joints))
-    link_pos, link_quat = np.empty((n, joints, 3)), np.empty((n, joints, 4))
-    marker_pos = np.empty((n, markers, 3))
+    if last is None or last.object_pos.shape[1] != most:
+        state, rows = _empty(worlds, most), list(range(len(worlds)))
+    else:
+        names = SimState.__dataclass_fields__
+        state = SimState(**{name: getattr(last, name).copy() for name in names})
+        rows = sorted(changed)
+    bodies = np.full((len(rows), most), -1)
+    for row, i in enumerate(rows):
+        world, count = worlds[i], worlds[i].count
+        bodies[row, : len(world.object_bodies)] = world.object_bodies
+        state.base_pose[i] = world.base
+        held = world.suction.held_body
+        state.held_object[i] = np.argmax(world.object_bodies == held) if held >= 0 else -1
+        state.held_marker[i] = world.suction.held_marker
+        state.hold_violation[i], state.diverged[i] = count.violation, count.diverged
+        state.force[i], state.force_sum[i] = count.force, count.force_sum
+        state.step_count[i] = count.steps
     _read(
-        np.array([world.addresses.table for world in worlds]), bodies, arm, pos, quat,
-        object_pos, object_quat, joint_pos, link_pos, link_quat, marker_pos,
+        np.array(rows), np.array([worlds[i].addresses.table for i in rows]), bodies, state.arm_qpos,
+        state.arm_qvel, state.arm_target, state.ee_pos, state.ee_quat, state.object_pos,
+        state.object_quat, state.joint_pos, state.link_pos, state.link_quat, state.marker_pos,
     )  # fmt: skip
-    held = np.array([world.suction.held_body for world in worlds])
-    holds = (bodies == held[:, None]) & (held >= 0)[:, None]
-    counts = [world.count for world in worlds]
-    return SimState(
-        base_pose=np.array([world.base for world in worlds]),
-        arm_qpos=arm[0],
-        arm_qvel=arm[1],
-        arm_target=arm[2],
-        ee_pos=pos,
-        ee_quat=quat,
-        held_object=np.where(holds.any(axis=1), holds.argmax(axis=1), -1)
-        if most
-        else np.full(n, -1),
-        held_marker=np.array([world.suction.held_marker for world in worlds]),
-        hold_violation=np.array([count.violation for count in counts]),
-        object_pos=object_pos,
-        object_quat=object_quat,
-        joint_pos=joint_pos,
-        link_pos=link_pos,
-        link_quat=link_quat,
-        marker_pos=marker_pos,
-        force=np.array([count.force for count in counts], dtype=np.float64),
-        force_sum=np.array([count.force_sum for count in counts], dtype=np.float64),
-        step_count=np.array([count.steps for count in counts]),
-        diverged=np.array([count.diverged for count in counts]),
-    )
+    return state
+
+
+def _empty(worlds: Sequence[Readable], most: int) -> SimState:
+    index, n = worlds[0].index, len(worlds)
+    joints, markers = len(index.joint_ids), len(index.markers)
+    whole = {"held_object": int, "held_marker": int, "step_count": int}
+    truth = {"hold_violation": bool, "diverged": bool}
+    shapes = {
+        "base_pose": (3,), "arm_qpos": (ARM_DOF,), "arm_qvel": (ARM_DOF,),
+        "arm_target": (ARM_DOF,), "ee_pos": (3,), "ee_quat": (4,), "object_pos": (most, 3),
+        "object_quat": (most, 4), "joint_pos": (joints,), "link_pos": (joints, 3),
+        "link_quat": (joints, 4), "marker_pos": (markers, 3), "force": (), "force_sum": (),
+    }  # fmt: skip
+    plain = {name: np.full((n, *shape), np.nan) for name, shape in shapes.items()}
+    kinds = {**whole, **truth}
+    return SimState(**plain, **{name: np.zeros(n, dtype=kind) for name, kind in kinds.items()})
 
 
 @compiled
 def _read(
+    rows: np.ndarray,
     tables: np.ndarray,
     bodies: np.ndarray,
-    arm: np.ndarray,
+    arm_qpos: np.ndarray,
+    arm_qvel: np.ndarray,
+    arm_target: np.ndarray,
     ee_pos: np.ndarray,
     ee_quat: np.ndarray,
     object_pos: np.ndarray,
@@ -128,9 +137,9 @@ def _read(
     link_quat: np.ndarray,
     marker_pos: np.ndarray,
 ) -> None:
-    joints, markers, freedoms = joint_pos.shape[1], marker_pos.shape[1], arm.shape[2]
-    for i in range(len(tables)):
-        table = tables[i]
+    joints, markers, freedoms = joint_pos.shape[1], marker_pos.shape[1], arm_qpos.shape[1]
+    for row in range(len(rows)):
+        i, table = rows[row], tables[row]
         qpos, qvel = floats(table[0], table[-3], 1), floats(table[1], table[-2], 1)
         targets = floats(table[2], freedoms, 1)
         xpos, xquat = floats(table[3], table[-1], 3), floats(table[4], table[-1], 4)
@@ -140,13 +149,15 @@ def _read(
         _upright(ee_quat[i], ee_quat[i])
         where, turns = numbers(table[8], freedoms), numbers(table[9], freedoms)
         for k in range(freedoms):
-            arm[0, i, k], arm[1, i, k] = qpos[where[k], 0], qvel[turns[k], 0]
-            arm[2, i, k] = targets[k, 0]
+            arm_qpos[i, k], arm_qvel[i, k] = qpos[where[k], 0], qvel[turns[k], 0]
+            arm_target[i, k] = targets[k, 0]
         for k in range(bodies.shape[1]):
-            body = bodies[i, k]
+            body = bodies[row, k]
             if body >= 0:
                 object_pos[i, k] = xpos[body]
                 _upright(object_quat[i, k], xquat[body])
+            else:
+                object_pos[i, k] = object_quat[i, k] = np.nan
         where, links = numbers(table[10], joints), numbers(table[11], joints)
         for k in range(joints):
             joint_pos[i, k], link_pos[i, k] = qpos[where[k], 0], xpos[links[k]]
