@@ -22,7 +22,7 @@ from ver_trainer.schemes import Scheme
 
 ALGORITHM = ("update", "state_dict", "load_state_dict")
 STORAGE = (
-    "append", "finish_step", "bootstrap", "bootstrap_in_flight", "drop_episode", "fresh_rows",
+    "append", "finish_step", "bootstrap", "bootstrap_in_flight", "drop_episodes", "fresh_rows",
     "fill_rows", "sequences", "after_update", "adopt", "copy_from", "capture", "restore",
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from skills.envs.distances import distance_source
+from skills.envs.plain import plain, whole
 from skills.interface import SkillCall
 from skills.tasks.base import NOWHERE, Progress, Task
 from skills.tasks.handoff import HandoffStart, apply_start
@@ -129,7 +130,7 @@ class SkillWorlds:
         return seen
 
     def get_state(self) -> dict[str, Any]:
-        """Return everything that decides the future of all worlds, picklable.
+        """Return everything that decides the future of all worlds, as plain values and arrays.
 
         Raises:
             UserError: nothing was started yet, or the engine keeps its states to itself.
@@ -139,10 +140,10 @@ class SkillWorlds:
         if self.sim.info.name == "habitat":
             raise UserError("sim=habitat cannot hand out its state; resume with sim=mujoco.")
         return {
-            "snapshots": [self.sim.capture(i) for i in range(self.sim.num_envs)],
-            "origins": list(self.origins),
-            "goals": list(self._rows),
-            "progress": copy.deepcopy(self.progress),
+            "snapshots": [plain(self.sim.capture(i)) for i in range(self.sim.num_envs)],
+            "origins": plain(self.origins),
+            "goals": plain(self._rows),
+            "progress": plain(copy.deepcopy(self.progress)),
             "motion": self.view.motion,
         }
 
@@ -157,13 +158,15 @@ class SkillWorlds:
                 f"the state is of {len(state['snapshots'])} worlds, here are {self.sim.num_envs};"
                 " make the environment with as many."
             )
-        self.origins, self._rows = list(state["origins"]), list(state["goals"])
-        for env_id, snapshot in enumerate(state["snapshots"]):
+        self.origins, self._rows = whole(state["origins"], Origin), whole(state["goals"])
+        for env_id, snapshot in enumerate(whole(state["snapshots"])):
             self.sim.restore(snapshot, env_id)
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
-        self.progress = copy.deepcopy(state["progress"])
         self._look(state["motion"])
+        assert self.view is not None
+        progress = type(self.task.begin(self.view))
+        self.progress = whole(copy.deepcopy(state["progress"]), progress)
 
     def place_kind(self, env_id: int) -> str:
         """Return the kind of place that Pick takes from, or that Place sets down in."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tpsrl.compiled import compiled
+from tpsrl.compiled import compiled_later
 
 
 def counter_clockwise(polygon: np.ndarray) -> np.ndarray:
@@ -47,7 +47,7 @@ def polygon_distance_grid(xs: np.ndarray, ys: np.ndarray, polygon: np.ndarray) -
     return np.where(outward > 0.0, distance, -distance)
 
 
-@compiled
+@compiled_later
 def polygon_distances(
     points: np.ndarray,
     tails: np.ndarray,
@@ -88,7 +88,7 @@ _BEHIND = 1e-4
 """A start this deep in contact still counts as outside, m."""
 
 
-@compiled
+@compiled_later
 def capsule_hit(
     start: np.ndarray, end: np.ndarray, tails: np.ndarray, edges: np.ndarray, radius: float
 ) -> float:
@@ -149,7 +149,7 @@ def ray_hits(
     return distances
 
 
-@compiled
+@compiled_later
 def _shorten(
     distances: np.ndarray,
     start: np.ndarray,

@@ -79,10 +79,12 @@ class BatchSlot:
         self._buffers["episode"][:] = first_episodes
         self._return = np.zeros(self.count)
         self._length = np.zeros(self.count, np.int64)
+        self._begun = False
 
     def reset(self) -> None:
         """Begins an episode in every world and writes the first observations."""
         observation, _ = self.env.reset(seed=self._seed)
+        self._begun = True
         self._refuse_gpu(observation)
         self._buffers["idle"][:] = 0
         self._return[:], self._length[:] = 0.0, 0
@@ -169,9 +171,10 @@ class BatchSlot:
         return all(callable(getattr(inner, name, None)) for name in ("get_state", "set_state"))
 
     def capture(self) -> dict[str, Any]:
-        """State for an exact resume, beside the buffers."""
+        """State for an exact resume, beside the buffers; before the first reset none of its own."""
+        inner: Any = getattr(self.env, "unwrapped", self.env)
         return {
-            "env": getattr(self.env, "unwrapped", self.env).get_state(),
+            "env": inner.get_state() if self._begun else None,
             "return": self._return.copy(),
             "length": self._length.copy(),
         }
@@ -179,7 +182,8 @@ class BatchSlot:
     def restore(self, state: dict[str, Any], expected: dict[str, np.ndarray]) -> None:
         """Brings the environment back to a captured state; ``expected`` are its observations."""
         self.reset()
-        getattr(self.env, "unwrapped", self.env).set_state(state["env"])
+        if state["env"] is not None:
+            getattr(self.env, "unwrapped", self.env).set_state(state["env"])
         self._return[:], self._length[:] = state["return"], state["length"]
         for name, values in expected.items():
             self._obs[name][:] = values

@@ -86,10 +86,11 @@ def _place(rng: np.random.Generator) -> np.ndarray:
 
 
 def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
-    """What a task sees; a robot whose place is its scan and its motion."""
+    """What a task sees; a robot whose place is its scan, its course and its motion."""
     scan = abs(s.base_pose[:, :1] + s.base_pose[:, 1:2] + 0 * s.base_pose[:, [0] * RAYS])
-    motion = s.base_pose[:, :2] / 10.0
-    return View(s, stack_goals(rows, s.base_pose), geodesic, scan=scan, motion=motion)
+    motion, course = s.base_pose[:, :2] / 10.0, s.base_pose / 5.0
+    goal = stack_goals(rows, s.base_pose)
+    return View(s, goal, geodesic, scan=scan, course=course, motion=motion)
 
 
 def to_torch(value: Any) -> Any:

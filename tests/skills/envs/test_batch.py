@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import pickle
+import io
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from tpsrl.episodes.habitat_json import save_episodes
 from tpsrl.episodes.types import EpisodeSet
 from tpsrl.errors import UserError
 from tpsrl.sim.mujoco.engine import MujocoSimulator
+from ver_trainer.checkpoint import pack_state, unpack_state
 
 
 class TorchSimulator:
@@ -198,12 +199,18 @@ def test_a_state_put_back_goes_on_to_the_bit(skill, episodes):
         env.reset(seed=3)
         for action in _actions(2, 8, env.single_action_space.shape[0]):
             env.step(action)
-        state = pickle.dumps(env.get_state())
+        kept = io.BytesIO()
+        torch.save(pack_state(env.get_state()), kept)  # as the trainer keeps it
+
+        def state():
+            kept.seek(0)
+            return unpack_state(torch.load(kept, weights_only=True))
+
         first = future(env)
-        env.set_state(pickle.loads(state))
+        env.set_state(state())
         assert future(env) == first
         fresh = BatchSkillEnv(skill, simulator=other, **config)
-        fresh.set_state(pickle.loads(state))
+        fresh.set_state(state())
         assert future(fresh) == first
 
 

