@@ -5,8 +5,6 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from tpsrl.compiled import compiled
-
 _STATIC, _ASLEEP, _AWAKE = (
     int(state)
     for state in (
@@ -18,16 +16,22 @@ _STATIC, _ASLEEP, _AWAKE = (
 
 
 def write_sleep(model: mujoco.MjModel, data: mujoco.MjData, asleep: np.ndarray) -> None:
-    """Write (t,) ``tree_asleep`` and what follows from it, as MuJoCo's ``mj_updateSleep`` does.
+    """Write (t,) ``tree_asleep`` and all that MuJoCo derives from it.
 
     What sleeps keeps what was last computed of it: positions have to be up to date.
     """
     data.tree_asleep[:] = asleep
-    data.ntree_awake, data.nbody_awake, data.nparent_awake, data.nv_awake = _update(
-        data.tree_asleep, data.tree_awake, data.body_awake, data.body_awake_ind,
-        data.parent_awake_ind, data.dof_awake_ind,
-        model.body_treeid, model.body_parentid, model.dof_bodyid,
-    )  # fmt: skip
+    data.tree_awake[:] = asleep < 0
+    tree = model.body_treeid
+    state = np.where(data.tree_awake[tree] > 0, _AWAKE, _ASLEEP)
+    state = data.body_awake[:] = np.where(tree < 0, _STATIC, state)
+    present = state != _ASLEEP
+    data.ntree_awake = int(np.sum(data.tree_awake))
+    data.nbody_awake = _list(data.body_awake_ind, present)
+    below = present[model.body_parentid]
+    below[0] = False  # the world is nobody's child
+    data.nparent_awake = _list(data.parent_awake_ind, below)
+    data.nv_awake = _list(data.dof_awake_ind, state[model.dof_bodyid] == _AWAKE)
 
 
 def start_asleep(model: mujoco.MjModel, data: mujoco.MjData, trees: np.ndarray) -> None:
@@ -40,37 +44,8 @@ def start_asleep(model: mujoco.MjModel, data: mujoco.MjData, trees: np.ndarray) 
     write_sleep(model, data, asleep)
 
 
-@compiled
-def _update(
-    tree_asleep: np.ndarray,
-    tree_awake: np.ndarray,
-    body_awake: np.ndarray,
-    bodies: np.ndarray,
-    parents: np.ndarray,
-    dofs: np.ndarray,
-    tree_of: np.ndarray,
-    parent_of: np.ndarray,
-    body_of: np.ndarray,
-) -> tuple[int, int, int, int]:
-    trees = count = above = moving = 0
-    for tree in range(len(tree_asleep)):
-        tree_awake[tree] = tree_asleep[tree] < 0
-        trees += tree_awake[tree]
-    for body in range(len(tree_of)):
-        tree = tree_of[body]
-        if tree < 0:
-            body_awake[body] = _STATIC
-        else:
-            body_awake[body] = _AWAKE if tree_awake[tree] else _ASLEEP
-        if body_awake[body] != _ASLEEP:
-            bodies[count] = body
-            count += 1
-        if body and body_awake[parent_of[body]] != _ASLEEP:
-            parents[above] = body
-            above += 1
-    for dof in range(len(body_of)):
-        body = body_of[dof]
-        if tree_of[body] >= 0 and body_awake[body] == _AWAKE:
-            dofs[moving] = dof
-            moving += 1
-    return trees, count, above, moving
+def _list(indices: np.ndarray, chosen: np.ndarray) -> int:
+    """Write where ``chosen`` is true to the front of ``indices``; return how often it is."""
+    found = np.flatnonzero(chosen)
+    indices[: len(found)] = found
+    return len(found)
