@@ -47,12 +47,19 @@ def test_an_evaluation_survives_a_node(cluster, tmp_path: Path) -> None:
         for k, pid in enumerate(pids)
     ]
 
+    def running() -> list[int]:
+        """Processes that have begun an episode and said so in full."""
+        texts = [pid.read_text() for pid in pids if pid.exists()]
+        return [int(text) for text in texts if text]
+
     def kill_a_node() -> None:
-        wait_until(lambda: sum(pid.exists() for pid in pids) == 2, 60.0)
-        running = [int(pid.read_text()) for pid in pids if pid.exists()]
-        cluster.remove_node(second, allow_graceful=False)
-        wait_until(lambda: not all(alive(pid) for pid in running), 60.0)
-        gate.touch()
+        try:
+            wait_until(lambda: len(running()) == 2, 150.0)
+            begun = running()
+            cluster.remove_node(second, allow_graceful=False)
+            wait_until(lambda: not all(alive(pid) for pid in begun), 60.0)
+        finally:
+            gate.touch()
 
     killer = threading.Thread(target=kill_a_node)
     killer.start()
