@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,13 +62,12 @@ def run(skills: Sequence[str], words: Sequence[str]) -> TrainResult | None:
     for number, skill in enumerate(skills, 1):
         note = folder / skill / "done.json"
         if note.exists():
-            took = read_json(note, MIB, "delete it to go on")["seconds"]
-            print(f"{skill} ({number} of {len(skills)}): done before, in {took / 60:.0f} minutes")
+            steps = read_json(note, MIB, "delete it to go on")["steps"]
+            print(f"{skill} ({number} of {len(skills)}): done before, {steps:,} steps")
             continue
         print(f"{skill} ({number} of {len(skills)}): begins")
-        begin = time.monotonic()
         result = training.run([f"skill={skill}", *rest, f"out={folder / skill}"])
         if result is not None and result.signal:
             return result
-        write_json(note, {"seconds": time.monotonic() - begin})
+        write_json(note, {"steps": result.steps if result is not None else 0})
     return result

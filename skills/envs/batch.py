@@ -103,7 +103,7 @@ class BatchSkillEnv(VectorEnv):
         return self.worlds.observe(), self._info(None)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the whole state, picklable: simulator, task and random generators.
+        """Return the whole state as plain values and arrays: simulator, task, random generators.
 
         Raises:
             UserError: nothing was started yet, or the engine keeps its states to itself.
