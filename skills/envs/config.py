@@ -15,7 +15,7 @@ from skills.book import Actions, Contract, make_task, placed, row_of
 from skills.envs.worlds import SkillWorlds
 from skills.tasks.base import Task
 from skills.tasks.handoff import HandoffStart, read_starts
-from skills.tasks.places import KINDS
+from skills.tasks.places import BALANCED, KINDS, SHARES
 from skills.tasks.sensors import DEPTH, SENSORS
 from tpsrl.engines import make_simulator, object_pool
 from tpsrl.episodes.habitat_json import load_episodes
@@ -42,7 +42,8 @@ class EnvConfig:
         handoff_fraction: share of the episodes that begin at hand-off starts.
         spawn: ``"hab"``, ``"near"``, or ``"auto"``: ``"near"`` where actions are restricted.
         places: kinds of places (``open``, ``cabinet``, ``drawer``) that Pick takes from or Place
-            sets down in, all if empty: ``["cabinet"]`` is the fridge.
+            sets down in, all if empty: ``["cabinet"]`` is the fridge. ``"balanced"`` draws kinds
+            as often as ``skills.tasks.places.SHARES`` says; it changes nothing in other skills.
         sensors: observations instead of the contract's; ``"state"``: those of a policy that may
             know the whole state (``SkillRow.state``).
         reward: ``"contract"``, or ``"teaching"`` with what helps to learn from reward alone
@@ -64,7 +65,7 @@ class EnvConfig:
     handoff: str | Path | Sequence[str | Path] | None = None
     handoff_fraction: float = 1.0
     spawn: Literal["auto", "hab", "near"] = "auto"
-    places: tuple[str, ...] = ()
+    places: tuple[str, ...] | str = ()
     sensors: tuple[str, ...] | Literal["state"] | None = None
     reward: Literal["contract", "teaching"] = "contract"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -149,15 +150,18 @@ class EnvConfig:
             places=self._places(skill),
         )
 
-    def _places(self, skill: str) -> tuple[str, ...]:
+    def _places(self, skill: str) -> dict[str, float]:
+        """Return kind of place -> how often it is drawn; nothing where all will do."""
+        if self.places == BALANCED:
+            return SHARES if row_of(skill).placed else {}
         wanted = (self.places,) if isinstance(self.places, str) else tuple(self.places)
         for kind in wanted:
             if kind not in KINDS:
-                raise UserError(f"places has no kind '{kind}'{nearest(kind, KINDS)}")
+                raise UserError(f"places has no kind '{kind}'{nearest(kind, [*KINDS, BALANCED])}")
         if wanted and not row_of(skill).placed:
             known = " and ".join(placed())
             raise UserError(f"places= chooses starts of {known}, not of '{skill}'.")
-        return wanted
+        return dict.fromkeys(wanted, 1.0)
 
     def _episodes(self, scenario: str) -> tuple[Episode, ...]:
         files = self.episodes

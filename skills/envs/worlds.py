@@ -28,6 +28,8 @@ from tpsrl.sim.door import Simulator
 _TRIES = 20
 _PLACE_TRIES = 300
 """Starts drawn until one is about a wanted kind of place."""
+_KIND_TRIES = 40
+"""The same where kinds have shares; then any of them will do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +59,9 @@ class SkillWorlds:
         spawn: see :data:`skills.tasks.starts.Spawn`.
         starts: hand-off starts of this skill.
         handoff_fraction: probability that an episode begins at one of ``starts``.
-        places: kinds of places (``skills.tasks.places.KINDS``) that Pick and Place are about; all
-            if empty.
+        places: kind of place (``skills.tasks.places.KINDS``) that Pick and Place are about -> how
+            often it is drawn beside the others; whatever an episode holds if empty. Several that
+            are alike often are taken as they come.
 
     Raises:
         UserError: there is nothing to start from, or the task needs an unknown distance.
@@ -73,7 +76,7 @@ class SkillWorlds:
         spawn: Spawn = "hab",
         starts: Sequence[HandoffStart] = (),
         handoff_fraction: float = 0.0,
-        places: Sequence[str] = (),
+        places: Mapping[str, float] | None = None,
     ) -> None:
         if not episodes and (not starts or handoff_fraction < 1.0):
             raise UserError(f"the skill '{task.name}' has no episodes to start from.")
@@ -82,7 +85,8 @@ class SkillWorlds:
         self.episodes = [dataclasses.replace(episode, start=NOWHERE) for episode in episodes]
         self.starts, self.handoff_fraction = list(starts), handoff_fraction
         self.spawn: Spawn = spawn
-        self.places = tuple(places)
+        self.places = dict(places or {})
+        self._kinds: dict[int, str] = {}
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
         self._goals = goal_columns(self._rows)
@@ -195,19 +199,23 @@ class SkillWorlds:
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])
-        draw = self._draw
-        if self.starts and rng.random() < self.handoff_fraction:
-            draw = self._draw_handoff
-        reason, tries = "", _PLACE_TRIES if self.places else _TRIES
-        for _ in range(tries):
+        chained = bool(self.starts) and rng.random() < self.handoff_fraction
+        wanted = self._wanted(rng)
+        reason, tries = "", _PLACE_TRIES if wanted else _TRIES
+        for attempt in range(tries):
+            if self.places and attempt == _KIND_TRIES:
+                wanted = tuple(self.places)  # these episodes may hold no place of a kind
             try:
-                origin, goal = draw(env_id, seed, rng)
+                if chained:
+                    origin, goal = self._draw_handoff(env_id, seed, rng)
+                else:
+                    origin, goal = self._draw(env_id, seed, rng, wanted)
             except NoStartError as error:
                 reason = str(error)
                 continue
             kind = kind_of(self.task.carrier(goal))
-            if self.places and kind not in self.places:
-                reason = f"what '{self.task.name}' is about lies in a place of kind '{kind}'"
+            if wanted and kind not in wanted:
+                reason = _elsewhere(self.task.name, kind)
                 continue
             self.origins[env_id] = origin
             return goal
@@ -216,14 +224,28 @@ class SkillWorlds:
             f" the last one: {reason}; use other episodes."
         )
 
-    def _draw(self, env_id: int, seed: int, rng: np.random.Generator) -> tuple[Origin, GoalRow]:
+    def _wanted(self, rng: np.random.Generator) -> tuple[str, ...]:
+        """Return the kinds of places of which one will do, all if there are none."""
+        shares = np.array([*self.places.values()])
+        if len(set(shares)) < 2:
+            return tuple(self.places)
+        return (str(rng.choice([*self.places], p=shares / shares.sum())),)
+
+    def _draw(
+        self, env_id: int, seed: int, rng: np.random.Generator, wanted: Sequence[str]
+    ) -> tuple[Origin, GoalRow]:
         """Draw an episode and a start state; raises NoStartError."""
-        episode = self.episodes[int(rng.integers(len(self.episodes)))]
-        drawn = int(rng.integers(2**31))
+        index = int(rng.integers(len(self.episodes)))
+        episode, drawn = self.episodes[index], int(rng.integers(2**31))
+        known = self._kinds.get(index)
+        if wanted and known is not None and known not in wanted:  # as if it had been started
+            raise NoStartError(_elsewhere(self.task.name, known))
         try:
             begun = self.task.draw_start(self.sim, env_id, episode, drawn, self.spawn)
         except NoStartError as error:
             raise NoStartError(f"{error} (episode '{episode.episode_id}')") from None
+        if len(episode.targets) == 1:
+            self._kinds[index] = kind_of(self.task.carrier(begun.goal))
         return Origin(episode.episode_id, episode.layout, seed, begun.call), begun.goal
 
     def _draw_handoff(
@@ -234,6 +256,10 @@ class SkillWorlds:
         apply_start(self.sim, env_id, start, seed)
         origin = Origin(start.episode.episode_id, start.episode.layout, seed, start.call)
         return origin, self.task.goal_for(self.sim, env_id, start.call)
+
+
+def _elsewhere(skill: str, kind: str) -> str:
+    return f"what '{skill}' is about lies in a place of kind '{kind}'"
 
 
 def check_options(options: Mapping[str, Any] | None, known: Sequence[str]) -> Mapping[str, Any]:

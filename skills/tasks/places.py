@@ -9,6 +9,9 @@ from tpsrl.sim.door import ReceptacleInfo, Simulator
 
 KINDS = ("open", "cabinet", "drawer")
 """Kinds of places; a cabinet has a roof (the fridge)."""
+BALANCED = "balanced"
+SHARES = {"open": 0.5, "cabinet": 0.25, "drawer": 0.25}
+"""How often each kind is drawn with ``places="balanced"``."""
 
 
 def link_pose(sim: Simulator, env_id: int, joint: int) -> tuple[np.ndarray, np.ndarray]:

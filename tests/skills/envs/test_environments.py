@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import warnings
@@ -274,3 +275,19 @@ def test_forked_environments_see_what_their_parent_sees():
     finally:
         vector.close()
         env.close()
+
+
+def test_kinds_of_places_can_be_drawn_more_evenly_than_episodes_hold_them():
+    settings = {"depth": None, "sensors": ("joint",), "episodes": shipped("set_table")}
+    env = make("pick", places="balanced", **settings).unwrapped
+    kinds, begun = [], []
+    for seed in range(12):
+        env.reset(seed=seed)
+        kinds.append(env.worlds.place_kind(0))
+        begun.append(env.worlds.origins[0].episode_id)
+    assert {"cabinet", "drawer"} <= set(kinds)
+    env.reset(seed=3)  # what it has learned of the episodes does not change what a seed means
+    assert (env.worlds.place_kind(0), env.worlds.origins[0].episode_id) == (kinds[3], begun[3])
+    env.close()
+    with contextlib.closing(make("navigate", **settings, places="balanced")):
+        pass  # one config serves all skills
