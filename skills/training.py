@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from skills.book import BOOK, make_task, row_of
+from skills.book import BOOK, chained, make_task, row_of
+from skills.chain_starts import chain_starts
 from skills.envs import env_id
 from skills.superseded.imitation.rounds import ImitateConfig, imitate
+from skills.tasks.handoff import read_starts
 from tpsrl.errors import UserError
 from tpsrl.files import write_json
 from tpsrl.generation.rules import load_scenario
@@ -39,6 +41,12 @@ class SkillTraining:
     )
     finetune: bool = option(True, "train with VER; false ends after the imitation")
     train_episodes: int = option(500, "episodes to make where none are given, once", min=1)
+    chain_starts: int = option(
+        0,
+        "episodes of each scenario whose scripted chain is run, once: env_args.handoff_fraction of"
+        " the training's episodes begin where it called the skill",
+        min=0,
+    )
     imitate: ImitateConfig = field(default_factory=ImitateConfig)
     launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
 
@@ -127,6 +135,7 @@ def run(
         return train(config, on_record=on_record)
     settle_threads(config)
     config.env_args |= _episodes(keys.skill, config.env_args, keys.train_episodes)
+    config.env_args |= _starts(keys, config.env_args)
     if keys.pretrain == "scripted":
         folder = Path(config.out) / "imitation"
         _note_origin(folder, words)
@@ -160,6 +169,16 @@ def _episodes(skill: str, env_args: Mapping[str, Any], count: int) -> dict[str, 
                 f" split=train n=500 out={file}' makes it."
             )
     return {}
+
+
+def _starts(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that name the starts of the chain, if any are wanted and none given."""
+    if not keys.chain_starts or keys.skill not in chained() or env_args.get("handoff") is not None:
+        return {}
+    files = chain_starts(keys.chain_starts, all_cores())
+    if not any(start.call.skill == keys.skill for file in files for start in read_starts(file)):
+        return {}  # no plan of these scenarios calls it
+    return {"start": "handoff", "handoff": [str(file) for file in files]}
 
 
 def _note_origin(folder: Path, words: Sequence[str]) -> None:

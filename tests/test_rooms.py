@@ -37,7 +37,7 @@ PLAN = """
 
     skills
         skills.interface skills.tasks skills.row skills.motion skills.programs skills.book
-        skills.envs skills.learned skills.superseded skills.training skills.series skills.sweep
+        skills.envs skills.learned skills.superseded skills.chain_starts skills.training skills.series skills.sweep
         skills.commands
 
     planner.model planner.ground planner.search planner.load planner

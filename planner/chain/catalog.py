@@ -61,6 +61,11 @@ KINDS: dict[str, AgentKind] = {
         actions="full",
         navigates=False,
     ),
+    "teacher": AgentKind(
+        "learned skills that know the whole state, scripted ones where there are no weights",
+        stand_ins=True,
+        folder="teacher",
+    ),
     "monolithic": AgentKind("one policy for the whole task"),
 }
 """Name -> agent."""

@@ -1,0 +1,57 @@
+"""Start states where the scripted chain arrives: made once on a machine, by ``tpsrl handoff``."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+
+from tpsrl.errors import UserError
+from tpsrl.generation.parallel import fingerprint
+from tpsrl.generation.rules import load_scenario
+from tpsrl.provenance import versions
+from tpsrl.provide import make_episodes
+from tpsrl.scenes.cache import cache_dir, cache_key
+
+SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
+"""Whose chains are run."""
+
+
+def chain_starts(count: int, workers: int = 1) -> list[Path]:
+    """Return files of the states in which the chain calls its skills, in train layouts.
+
+    They lie in :func:`cache_dir`, under names that tell the scenario, the scenes and the versions.
+
+    Args:
+        count: episodes of each scenario.
+        workers: processes that run the chain.
+
+    Raises:
+        UserError: the chain cannot be run; what was done of it is kept.
+    """
+    folder = cache_dir() / "starts"
+    folder.mkdir(parents=True, exist_ok=True)
+    return [_starts_of(scenario, count, workers, folder) for scenario in SCENARIOS]
+
+
+def _starts_of(scenario: str, count: int, workers: int, folder: Path) -> Path:
+    rules = load_scenario(scenario)
+    known = {k: v for k, v in versions().items() if k in ("tpsrl", "mujoco")}
+    code = cache_key({"episodes": fingerprint(rules, "train", 0), **known})
+    path = folder / f"{scenario}_train_{count}_{code}.npz"
+    with (folder / f".{code}.lock").open("w") as lock:  # the ranks of one training come here
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists():
+            return path
+        episodes = make_episodes(rules, "train", count, workers)
+        print(f"running the scripted chain of {scenario}, once: {path}", file=sys.stderr)
+        words = [f"scenario={scenario}", f"data={episodes}", f"episodes={count}", f"out={path}"]
+        # The chain stands above the skills: it is called as a user calls it.
+        command = [sys.executable, "-m", "tpsrl", "handoff", *words, f"workers={workers}"]
+        if subprocess.run(command, stdout=sys.stderr, check=False).returncode or not path.exists():
+            raise UserError(
+                f"'tpsrl handoff {' '.join(words)}' failed, see above; the same command goes on,"
+                " and chain_starts=0 trains without it."
+            )
+    return path

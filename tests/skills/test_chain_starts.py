@@ -1,0 +1,23 @@
+"""Start states of the chain for training, made by the command that users call."""
+
+from skills.chain_starts import _starts_of
+from skills.envs.single import SkillEnv
+from skills.tasks.handoff import read_starts
+from skills.training import parse
+
+
+def test_the_scripted_chain_gives_start_states_once(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = _starts_of("set_table", 1, 1, tmp_path)
+    called = {start.call.skill for start in read_starts(file)}
+    assert {"navigate", "open_cab", "pick", "place"} <= called
+    assert "running the scripted chain of set_table" in capfd.readouterr().err
+    assert _starts_of("set_table", 1, 1, tmp_path) == file
+    assert not capfd.readouterr().err
+    env = SkillEnv("pick", depth=None, split="val", start="handoff", handoff=str(file))
+    env.reset(seed=0)
+    env.close()
+
+
+def test_starts_of_the_chain_are_off_unless_asked_for():
+    assert parse(["skill=pick"])[0].chain_starts == 0
