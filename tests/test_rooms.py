@@ -37,8 +37,8 @@ PLAN = """
 
     skills
         skills.interface skills.tasks skills.row skills.motion skills.programs skills.book
-        skills.envs skills.learned skills.superseded skills.chain_starts skills.training skills.series skills.sweep
-        skills.commands
+        skills.envs skills.learned skills.superseded skills.chain_starts skills.training
+        skills.series skills.sweep skills.commands
 
     planner.model planner.ground planner.search planner.load planner
         planner.monitor planner.draw planner.pddl planner.chain planner.options planner.commands

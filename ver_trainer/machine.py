@@ -6,6 +6,7 @@ import os
 
 from ver_trainer.config import TrainConfig
 from ver_trainer.errors import ConfigError
+from ver_trainer.schemes import scheme_of
 
 
 def cores() -> int:
@@ -27,7 +28,7 @@ def settle_threads(config: TrainConfig) -> None:
     where the environments step at the same time.
     """
     if not config.threads:
-        simultaneous = config.collect.overlap or config.scheme in ("htsrl", "async")
+        simultaneous = config.collect.overlap or scheme_of(config).overlap
         most = max(cores() // 2, 1) if simultaneous else cores()
         config.threads = 1 if config.collector == "inline" else most
 

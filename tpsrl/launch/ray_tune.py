@@ -54,10 +54,14 @@ def run_trials(
         failed: list[J] = []
 
         class Counter(tune.Callback):  # type: ignore[name-defined, misc]
+            """Tells of the end of each trial here, in the process that asked."""
+
             def on_trial_complete(self, *, trial: Any, **info: Any) -> None:
+                """It ended by itself or by the scheduler."""
                 ended(jobs[trial.config["number"]])
 
             def on_trial_error(self, *, trial: Any, **info: Any) -> None:
+                """It failed more often than it may."""
                 failed.append(jobs[trial.config["number"]])
 
             def __reduce__(self) -> Any:  # Ray keeps its settings in a file; this is of here
@@ -95,6 +99,7 @@ def _trial(config: dict[str, Any], train: Any, jobs: Sequence[Any], folder: str)
 
 
 def _scheduler(name: str, steps: int) -> Any:
+    """Return Ray's scheduler of a name, ``None`` for none."""
     schedulers = need("ray.tune.schedulers")
     least = max(steps // 10, 1)
     if name == "asha":
