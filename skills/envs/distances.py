@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from skills.tasks.base import Task
 from skills.tasks.course import Course
 from skills.tasks.sensors import WAY
 from skills.tasks.state import GoalRow
@@ -79,15 +80,17 @@ class CourseDistances(DistanceSource):
     """Along a way to the goal that keeps clear of furniture.
 
     Args:
+        task: knows the way.
         num_envs: worlds.
     """
 
-    def __init__(self, num_envs: int) -> None:
+    def __init__(self, task: Task, num_envs: int) -> None:
+        self._task = task
         self._courses: list[Course | None] = [None] * num_envs
 
     def begin(self, sim: Simulator, env_id: int, row: GoalRow) -> None:
         """See :meth:`DistanceSource.begin`."""
-        self._courses[env_id] = Course(sim.scene(env_id), row.position)
+        self._courses[env_id] = self._task.course(sim, env_id, row)
 
     def measure(self, pose: Array) -> Distances:
         """See :meth:`DistanceSource.measure`."""
@@ -121,29 +124,25 @@ class CourseBeside(DistanceSource):
         return replace(self._source.measure(pose), course=self._course.measure(pose).course)
 
 
-def distance_source(kind: str, sensors: Sequence[str], num_envs: int) -> DistanceSource:
-    """Return the source of a task's distances.
-
-    Args:
-        kind: ``Task.needs_geodesic``.
-        sensors: of the task; one of them may show the course.
-        num_envs: worlds of the simulator.
+def distance_source(task: Task, num_envs: int) -> DistanceSource:
+    """Return the source of a task's distances; one of its sensors may show the course.
 
     Raises:
-        UserError: there is no such kind.
+        UserError: there is no such kind as its ``needs_geodesic``.
     """
+    kind = task.needs_geodesic
     makers: dict[str, Callable[[], DistanceSource]] = {
         "": NoDistances,
         "goal": lambda: GeodesicDistances(num_envs, lambda row: row.position),
         "start": lambda: GeodesicDistances(num_envs, lambda row: row.start_pose),
-        "course": lambda: CourseDistances(num_envs),
+        "course": lambda: CourseDistances(task, num_envs),
     }
     if kind not in makers:
         known = nearest(kind, [name for name in makers if name])
         raise UserError(f"the option needs_geodesic has no value '{kind}'{known}")
     source = makers[kind]()
-    if WAY in sensors and kind != "course":
-        return CourseBeside(source, CourseDistances(num_envs))
+    if WAY in task.sensors and kind != "course":
+        return CourseBeside(source, CourseDistances(task, num_envs))
     return source
 
 

@@ -90,7 +90,7 @@ class SkillWorlds:
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
         self._goals = goal_columns(self._rows)
-        self._distances = distance_source(task.needs_geodesic, task.sensors, sim.num_envs)
+        self._distances = distance_source(task, sim.num_envs)
         self.progress: Progress | None = None
         self.view: View | None = None
 

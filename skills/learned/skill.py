@@ -16,7 +16,6 @@ from skills.interface import Skill, SkillCall, SkillStatus
 from skills.learned.cards import Card, PolicyFiles
 from skills.learned.inference import NumpyPolicy
 from skills.tasks.base import Task
-from skills.tasks.course import Course
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
 from skills.tasks.sensors import DEPTH, WAY, observe
@@ -73,7 +72,7 @@ class LearnedSkill(Skill):
         self._stopped = self._under_way = False
         self._first_resting = self._view(sim).resting
         shown = WAY in self.task.sensors
-        self._course = Course(sim.scene(env_id), self._row.position) if shown else None
+        self._course = self.task.course(sim, env_id, self._row) if shown else None
         self._check_depth(sim)
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:

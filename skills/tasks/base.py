@@ -12,7 +12,9 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.around import with_surroundings
+from skills.tasks.course import Course, fan_of
 from skills.tasks.goals import object_goal
+from skills.tasks.sensors import WAY
 from skills.tasks.starts import Spawn, Start
 from skills.tasks.state import CAUSE, GoalRow, Outcome, View
 from tpsrl.episodes.types import Episode
@@ -122,7 +124,8 @@ class Task(ABC, Generic[P]):
         force_end_penalty: reward lost then.
         violation_penalty: reward lost when the hold is violated.
         needs_geodesic: what ``View.geodesic`` measures the distance to: ``""``, ``"goal"`` or
-            ``"start"``; ``"course"``: to the goal, along a way that keeps clear of furniture.
+            ``"start"``; ``"course"``: along a way that keeps clear of furniture, to the goal of
+            Navigate, else to where the robot can reach what the skill is about.
         frozen_start: the object is looked for where it lay when the *episode* began, even if the
             drawer it lies in has been opened since.
     """
@@ -182,7 +185,18 @@ class Task(ABC, Generic[P]):
         """
         row = object_goal(sim, env_id, call, frozen_start=self.frozen_start)
         point, place = self.about(row), self.carrier(row)
+        if self.shows_way:
+            row = replace(row, fan=fan_of(sim, env_id, point))
         return with_surroundings(sim, env_id, row, point, place, self.sensors)
+
+    @property
+    def shows_way(self) -> bool:
+        """Whether a way to the goal is observed or rewarded."""
+        return WAY in self.sensors or self.needs_geodesic == "course"
+
+    def course(self, sim: Simulator, env_id: int, goal: GoalRow) -> Course:
+        """Return the way to where the robot can reach what a use of the skill is about."""
+        return Course(sim.scene(env_id), self.about(goal), goal.fan)
 
     def about(self, goal: GoalRow) -> np.ndarray:
         """Return the (3,) point that a use of the skill is about."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy import ndimage
 
 from skills.tasks.travel import RESOLUTION, Pace, SpeedMap
-from tpsrl.sim.door import Navigation, SceneInfo
+from tpsrl.sim.door import Navigation, SceneInfo, Simulator
 
 _PACE = Pace(comfort=0.3, slowest=0.3)
 _NEAR = 1.1
@@ -17,6 +17,16 @@ _NEAR = 1.1
 _BEYOND = 0.1
 """Where there is none, ends are this much less near than the nearest free point, m."""
 _BORDER = 0.5
+FAN = 16
+"""Directions in which it is looked from where a robot could reach a point."""
+_LIFT = 0.15
+"""How far above the point, m: what lies in front of it does not count."""
+_REACH, _FARTHEST = 0.9, 1.6
+"""The robot reaches from so near, and if it cannot come so near, from at most so far, m."""
+_AROUND = 4.0
+"""Ways to a point that is reached for stay within this square about it, m."""
+_MOST = 1000
+"""Courses to points that are kept of one apartment's layout."""
 
 
 class Course:
@@ -25,35 +35,87 @@ class Course:
     Args:
         scene: of the world.
         goal: (2,), need not be free, m.
+        fan: (``FAN``,) as :func:`fan_of` returns it: the way then ends where a robot can stand
+            and reach the goal, and not behind the wall or at the back of the fridge.
     """
 
     _maps: ClassVar[WeakKeyDictionary[Navigation, SpeedMap]] = WeakKeyDictionary()
+    _known: ClassVar[WeakKeyDictionary[Navigation, dict[bytes, tuple[Any, ...]]]] = (
+        WeakKeyDictionary()
+    )
 
-    def __init__(self, scene: SceneInfo, goal: np.ndarray) -> None:
+    def __init__(self, scene: SceneInfo, goal: np.ndarray, fan: np.ndarray | None = None) -> None:
         speed_map = self._maps.get(scene.navigation)
         if speed_map is None:
             speed_map = self._maps[scene.navigation] = _speed_map(scene)
-        self.goal, self._low = np.asarray(goal, dtype=np.float64)[:2], speed_map.low
+        self.goal = np.asarray(goal, dtype=np.float64)[:2]
+        if fan is not None:
+            known = self._known.setdefault(scene.navigation, {})
+            key = self.goal.tobytes() + fan.tobytes()
+            if key not in known:
+                if len(known) >= _MOST:
+                    known.clear()
+                known[key] = _before(speed_map, self.goal, fan)
+            self._low, self._step, self._table = known[key]
+            return
         least = float(np.linalg.norm(scene.navigation.snap(self.goal) - self.goal))
         length = speed_map.travel_time(self.goal, max(_NEAR, least + _BEYOND))
-        # The robot may stand between a free node and one that is not.
-        known = np.isfinite(length)
-        nearest = ndimage.distance_transform_edt(
-            ~known, return_distances=False, return_indices=True
-        )
-        length = length[tuple(nearest)]
-        slope = np.gradient(length, RESOLUTION)
-        self._table = np.stack([length, -slope[0], -slope[1]], axis=-1)
+        self._low, self._step, self._table = speed_map.low, RESOLUTION, _table(length)
 
     def look(self, place: np.ndarray) -> np.ndarray:
         """Return, from a (2,) place, the distance still to go, m, and the (2,) way to go."""
-        cell = np.clip((place - self._low) / RESOLUTION, 0, np.array(self._table.shape[:2]) - 1.001)
+        most = np.array(self._table.shape[:2]) - 1.001
+        cell = np.clip((place - self._low) / self._step, 0, most)
         i, j = cell.astype(int)
         a, b = cell - (i, j)
         table = self._table
         low = (1 - a) * table[i, j] + a * table[i + 1, j]
         high = (1 - a) * table[i, j + 1] + a * table[i + 1, j + 1]
         return np.asarray((1 - b) * low + b * high)
+
+
+def fan_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
+    """Measure how far it is from a (3,) point to walls and furniture all around, a little above it.
+
+    Returns:
+        (``FAN``,) float64, counter-clockwise from x of the world, m; ``inf`` where nothing is.
+
+    Raises:
+        UserError: the engine casts no rays.
+    """
+    room = float(sim.cast(point[None], np.array([0.0, 0.0, 1.0]), env_id)[0])
+    eye = point + np.array([0.0, 0.0, min(_LIFT, room / 2.0)])
+    angles = 2.0 * np.pi * np.arange(FAN) / FAN
+    rays = np.stack([np.cos(angles), np.sin(angles), np.zeros(FAN)], axis=1)
+    return np.array([sim.cast(eye[None], ray, env_id)[0] for ray in rays])
+
+
+def _before(speed_map: SpeedMap, goal: np.ndarray, fan: np.ndarray) -> tuple[Any, ...]:
+    """Return low corner, spacing and table of the way to where a robot can reach ``goal``."""
+    low = np.maximum(((goal - _AROUND - speed_map.low) / RESOLUTION).astype(int), 0)
+    high = ((goal + _AROUND - speed_map.low) / RESOLUTION).astype(int) + 1
+    window = slice(low[0], max(high[0], low[0] + 4)), slice(low[1], max(high[1], low[1] + 4))
+    gap = speed_map.nodes[window] - goal
+    far = np.linalg.norm(gap, axis=-1)
+    towards = np.rint(np.arctan2(gap[..., 1], gap[..., 0]) / (2.0 * np.pi) * FAN).astype(int)
+    seen = speed_map.free[window] & (far <= _FARTHEST) & (fan[towards % FAN] >= far)
+    if not seen.any():
+        seen = speed_map.free[window]
+    ends = seen & (far <= max(_REACH, float(far[seen].min(initial=np.inf)) + _BEYOND))
+    length = speed_map.time_to(ends, window) if ends.any() else np.zeros(far.shape)
+    # Half as many nodes: hundreds of these tables are kept.
+    table = _table(length)[::2, ::2].astype(np.float32)
+    return speed_map.nodes[window][0, 0], 2.0 * RESOLUTION, table
+
+
+def _table(length: np.ndarray) -> np.ndarray:
+    """Return (nx, ny, 3): the length of the way, and where it leads."""
+    # The robot may stand between a free node and one that is not.
+    known = np.isfinite(length)
+    nearest = ndimage.distance_transform_edt(~known, return_distances=False, return_indices=True)
+    length = length[tuple(nearest)]
+    slope = np.gradient(length, RESOLUTION)
+    return np.stack([length, -slope[0], -slope[1]], axis=-1)
 
 
 def _speed_map(scene: SceneInfo) -> SpeedMap:

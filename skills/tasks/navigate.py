@@ -9,6 +9,7 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.course import Course
 from skills.tasks.goals import front_point, handle_goal, object_goal
 from skills.tasks.starts import NoStartError, Spawn, Start, draw_target, free_poses
 from skills.tasks.state import GoalRow, View
@@ -81,6 +82,10 @@ class NavigateTask(Task[NavigateProgress]):
         if call.place != "front":
             return row
         return replace(row, position=front_point(sim, env_id, call.joint))
+
+    def course(self, sim: Simulator, env_id: int, goal: GoalRow) -> Course:
+        """Return the way to the goal."""
+        return Course(sim.scene(env_id), goal.position)
 
     def stop_counts(self, view: View) -> Array:
         """It counts where a plan takes the robot to be at its goal (VER, appendix B)."""

@@ -8,7 +8,7 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Task
-from skills.tasks.pick import PickProgress
+from skills.tasks.pick import PickProgress, way_to_go
 from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
 from skills.tasks.state import View
 from skills.tasks.tolerances import AT_REST, RELEASED_AT
@@ -35,6 +35,8 @@ class PlaceTask(Task[PlaceProgress]):
         goal_threshold: farthest object centre from the goal, m.
         min_distance: no distance reward while the object is nearer to its goal than this, m.
         rest_threshold: farthest end effector from its resting position at success, m.
+        way_reward: per metre that the base comes nearer to where the goal can be reached, while
+            the object is held; see :class:`~skills.tasks.pick.PickTask`.
     """
 
     distance_reward: float = 2.0
@@ -43,6 +45,7 @@ class PlaceTask(Task[PlaceProgress]):
     goal_threshold: float = RELEASED_AT
     min_distance: float = RELEASED_AT
     rest_threshold: float = AT_REST
+    way_reward: float = 0.0
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: near the goal, facing it; a shut container is opened."""
@@ -64,6 +67,7 @@ class PlaceTask(Task[PlaceProgress]):
             **self.start_fields(view),
             distance=self._distance(view, resting),
             held=view.holds,
+            way=way_to_go(view),
             resting=resting,
         )
 
@@ -89,9 +93,13 @@ class PlaceTask(Task[PlaceProgress]):
         reward = (
             self.distance_reward * nearer + self.place_reward * right - self.drop_penalty * wrong
         )
+        way = way_to_go(view)
+        if self.way_reward:
+            carried = view.holds & progress.held
+            reward = reward + self.way_reward * xp.where(carried, progress.way - way, 0.0)
         success = ~view.holds & at_goal & (view.rest_distance < self.rest_threshold)
         return Advance(
-            {"distance": distance, "held": view.holds, "resting": resting},
+            {"distance": distance, "held": view.holds, "way": way, "resting": resting},
             reward,
             success,
             {"wrong_release": wrong},

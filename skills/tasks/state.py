@@ -112,7 +112,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class GoalRow:
-    """The goal of one world, as start states are drawn; see :class:`Goal`."""
+    """The goal of one world, as start states are drawn; see :class:`Goal`.
+
+    Attributes:
+        fan: from where the goal can be reached, see :func:`skills.tasks.course.fan_of`; ``None``
+            where no way to it is looked for.
+    """
 
     target: int = -1
     object_start: np.ndarray = field(default_factory=lambda: np.zeros(3))
@@ -130,6 +135,7 @@ class GoalRow:
     neighbours: np.ndarray = field(default_factory=lambda: np.full(NEIGHBOURS, -1))
     neighbour_size: np.ndarray = field(default_factory=lambda: np.zeros(NEIGHBOURS))
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
+    fan: np.ndarray | None = None
 
 
 def goal_columns(rows: Sequence[GoalRow]) -> dict[str, np.ndarray]:

@@ -75,3 +75,14 @@ class SpeedMap:
         front = np.ma.MaskedArray(gap, ~(self.free | near))
         time = skfmm.travel_time(front, self.speed, dx=RESOLUTION)
         return np.where(near, 0.0, np.ma.filled(time, np.inf))
+
+    def time_to(self, ends: np.ndarray, window: tuple[slice, slice]) -> np.ndarray:
+        """Return the time to the nearest end inside a part of the grid; infinite without a way.
+
+        Args:
+            ends: bool, nodes of the window that are free.
+            window: which nodes are looked at; ways lie inside it.
+        """
+        front = np.ma.MaskedArray(np.where(ends, -0.5, 0.5) * RESOLUTION, ~self.free[window])
+        time = skfmm.travel_time(front, self.speed[window], dx=RESOLUTION)
+        return np.where(ends, 0.0, np.ma.filled(time, np.inf))
