@@ -156,7 +156,7 @@ def make_task(
 _REST = ("joint", "is_holding", "relative_resting_position")
 _BODY = (*_REST, "ee_pos", "contact_force", "base_scan")
 _AROUND = ("way", "obj_now_sensor", "target_size", "neighbours", "relief", "container")
-_WAY: dict[str, Any] = {"needs_geodesic": "course", "way_reward": 3.0}
+_WAY: dict[str, Any] = {"needs_geodesic": "course", "way_reward": 1.0, "near": 0.8}
 _STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 0.02}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
 _RULES: dict[str, Any] = {

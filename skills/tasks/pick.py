@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.random import Generator
 
 from skills.interface import SkillCall
@@ -39,6 +41,8 @@ class PickTask(Task[PickProgress]):
         way_reward: per metre that the base comes nearer to where the object can be reached, until
             it is grasped; for training from scratch with ``needs_geodesic="course"``: the straight
             way to the object may end at a wall.
+        near: farther than this, m, the end effector is paid nothing for coming nearer to the
+            object; for training from scratch: on the way round a wall it goes away from it.
     """
 
     distance_reward: float = 2.0
@@ -47,6 +51,7 @@ class PickTask(Task[PickProgress]):
     drop_penalty: float = 0.5
     rest_threshold: float = AT_REST
     way_reward: float = 0.0
+    near: float = math.inf
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: near the object, facing it; a shut container is opened."""
@@ -115,9 +120,16 @@ class PickTask(Task[PickProgress]):
         )
 
     def _distance(self, view: View) -> Array:
-        return view.xp.where(view.holds, view.rest_distance, view.object_distance)
+        return view.xp.where(
+            view.holds, view.rest_distance, at_most(view.object_distance, self.near)
+        )
 
 
 def way_to_go(view: View) -> Array:
     """Return the (n,) way of the base, m; 0 where the task measures none."""
     return view.xp.zeros_like(view.rest_distance) if view.geodesic is None else view.geodesic
+
+
+def at_most(distance: Array, limit: float) -> Array:
+    """Return distances, cut off at a limit, m."""
+    return distance if math.isinf(limit) else array_namespace(distance).clip(distance, max=limit)

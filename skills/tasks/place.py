@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Task
-from skills.tasks.pick import PickProgress, way_to_go
+from skills.tasks.pick import PickProgress, at_most, way_to_go
 from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
 from skills.tasks.state import View
 from skills.tasks.tolerances import AT_REST, RELEASED_AT
@@ -37,6 +38,7 @@ class PlaceTask(Task[PlaceProgress]):
         rest_threshold: farthest end effector from its resting position at success, m.
         way_reward: per metre that the base comes nearer to where the goal can be reached, while
             the object is held; see :class:`~skills.tasks.pick.PickTask`.
+        near: farther than this, m, the object is paid nothing for coming nearer to its goal.
     """
 
     distance_reward: float = 2.0
@@ -46,6 +48,7 @@ class PlaceTask(Task[PlaceProgress]):
     min_distance: float = RELEASED_AT
     rest_threshold: float = AT_REST
     way_reward: float = 0.0
+    near: float = math.inf
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: near the goal, facing it; a shut container is opened."""
@@ -110,4 +113,4 @@ class PlaceTask(Task[PlaceProgress]):
         return ~view.holds & (view.goal_distance < self.goal_threshold)
 
     def _distance(self, view: View, resting: Array) -> Array:
-        return view.xp.where(resting, view.rest_distance, view.goal_distance)
+        return view.xp.where(resting, view.rest_distance, at_most(view.goal_distance, self.near))
