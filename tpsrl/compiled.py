@@ -21,14 +21,27 @@ def compiled(function: Callable[..., Any]) -> Any:
         return _njit(function, cache=False)
 
 
-def compiled_later(function: Callable[..., Any]) -> Any:
-    """Compile a function at its first call, without Numba until then; Python alone can call it."""
-    made: list[Any] = []
+class compiled_later:  # noqa: N801
+    """Compile a function at its first call, without Numba until then.
 
-    @functools.wraps(function)
-    def call(*args: Any) -> Any:
-        if not made:
-            made.append(compiled(function))
-        return made[0](*args)
+    Python and other compiled functions can call it.
+    """
 
-    return call
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._made = function, None
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the compiled function."""
+        return self._dispatcher(*args)
+
+    @property
+    def _numba_type_(self) -> Any:
+        # What Numba asks of a name that the function it compiles uses.
+        return self._dispatcher._numba_type_
+
+    @property
+    def _dispatcher(self) -> Any:
+        if self._made is None:
+            self._made = compiled(self._function)
+        return self._made

@@ -7,20 +7,19 @@ polygons, and to find islands and geodesic distances. Nothing here knows an engi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from scipy import ndimage
 
 from tpsrl.geometry.polygons import (
-    capsule_hit,
     counter_clockwise,
     polygon_distance_grid,
     polygon_distances,
     ray_hits,
 )
 from tpsrl.robot.fetch import BASE_RADIUS
+from tpsrl.sim.clamp import ROUNDING, clamp, free_part
 from tpsrl.sim.door import Navigation
 from tpsrl.sim.grid import Grid, GridDistanceField
 
@@ -29,10 +28,6 @@ RESOLUTION = 0.05
 
 _CAP = 0.15
 """Clearance beyond radius + this is not told apart, m."""
-_ROUNDING = 1e-9
-"""Clearance may fall short of the radius by this much, m."""
-_EPSILON = 1e-6
-"""Motion stops this far before contact, so that the point where it stops is free, m."""
 
 
 class GridNavigation(Navigation):
@@ -51,6 +46,7 @@ class GridNavigation(Navigation):
         radius: as given.
         grid: the nodes that the disc's centre can reach in the bounds.
         free: (a, b) bool, the disc centred at the node touches nothing.
+        parts: what ``tpsrl.sim.clamp`` knows of it.
 
     Raises:
         ValueError: a polygon is malformed, or the bounds leave no room for the disc.
@@ -71,9 +67,8 @@ class GridNavigation(Navigation):
             )
         self._lower = self.bounds[0] + self.radius
         self._upper = self.bounds[1] - self.radius
-        self._limits = self._lower.tolist(), self._upper.tolist()
         self._cap = self.radius + _CAP
-        self._least = self.radius - _ROUNDING
+        self._least = self.radius - ROUNDING
         self.grid = Grid.over(self._lower, self._upper, float(resolution))
         self._clearance = np.full(self.grid.shape, self._cap)
         self._polygons: tuple[np.ndarray, ...] = ()
@@ -87,8 +82,7 @@ class GridNavigation(Navigation):
         heads = np.concatenate([*(np.roll(p, -1, 0) for p in self._polygons), np.empty((0, 2))])
         self._tails, self._edges = tails, heads - tails
         self._length2 = np.maximum(np.einsum("ei,ei->e", self._edges, self._edges), 1e-18)
-        starts = np.cumsum([0, *(len(p) for p in self._polygons)])
-        self._starts = starts
+        self._starts = np.cumsum([0, *(len(p) for p in self._polygons)], dtype=np.int32)
         for polygon in new:
             low = self.grid.index(polygon.min(axis=0) - self._cap, np.floor)
             high = self.grid.index(polygon.max(axis=0) + self._cap, np.ceil) + 1
@@ -97,6 +91,15 @@ class GridNavigation(Navigation):
                 part = self._clearance[window]
                 xs, ys = self.grid.axes(low, high)
                 np.minimum(part, polygon_distance_grid(xs, ys, polygon), out=part)
+        numbers = [*self._lower, *self._upper, self.radius, self.grid.resolution]
+        self.parts = (
+            self._clearance,
+            np.array(numbers),
+            self._tails,
+            self._edges,
+            self._length2,
+            self._starts,
+        )
         self.free = self._clearance >= self._least
         labels, found = ndimage.label(self.free)
         sizes = np.bincount(labels.ravel(), minlength=found + 1)
@@ -142,69 +145,14 @@ class GridNavigation(Navigation):
             free[unsure] = self.clearance(points[unsure]) >= self._least
         return free
 
-    def _free_part(self, start: np.ndarray, end: np.ndarray) -> float:
-        """Return how much of the segment, in [0, 1], is free before the first contact."""
-        motion = end - start
-        length = float(np.hypot(motion[0], motion[1]))
-        if length == 0.0:
-            return 1.0
-        part = 1.0
-        for k in range(2):
-            if motion[k] > 0.0:
-                part = min(part, (self._upper[k] - start[k]) / motion[k])
-            elif motion[k] < 0.0:
-                part = min(part, (self._lower[k] - start[k]) / motion[k])
-        hit = capsule_hit(start, end, self._tails, self._edges, self.radius)
-        return max(min(part, (hit - _EPSILON) / length), 0.0)
-
     def clamp_motion(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         """Return the farthest (2,) point on the segment that is reached without contact.
 
         There is no sliding: a blocked motion stops. From a start that is not free (an obstacle
         moved onto the robot) a motion to a free point or to larger clearance is let through.
         """
-        start = np.asarray(start, dtype=np.float64)
-        end = np.asarray(end, dtype=np.float64)
-        if self._in_the_open(start, end):
-            return end.copy()
-        if not self._free_point(start):
-            better = self.clearance(end) > self.clearance(start) and self._in_bounds(end)
-            return end.copy() if better else start.copy()
-        part = self._free_part(start, end)
-        stop = end.copy() if part >= 1.0 else start + part * (end - start)
-        return stop if self._free_point(stop) else start.copy()
-
-    def _free_point(self, point: np.ndarray) -> bool:
-        """Return what :meth:`is_navigable` does, for one (2,) point in Python's own numbers."""
-        found = self._at_node(point)
-        if found is None:
-            return False
-        known, offset = found
-        if abs(known - self.radius) <= offset:
-            known = float(self.clearance(point))
-        return known >= self._least
-
-    def _at_node(self, point: np.ndarray) -> tuple[float, float] | None:
-        """Return the clearance of the nearest grid node and its distance; ``None`` outside."""
-        x, y = point.tolist()
-        (low_x, low_y), (high_x, high_y) = self._limits
-        if not (low_x <= x <= high_x and low_y <= y <= high_y):
-            return None
-        side = self.grid.resolution
-        i = min(round((x - low_x) / side), self.free.shape[0] - 1)
-        j = min(round((y - low_y) / side), self.free.shape[1] - 1)
-        return float(self._clearance[i, j]), math.hypot(x - low_x - side * i, y - low_y - side * j)
-
-    def _in_the_open(self, start: np.ndarray, end: np.ndarray) -> bool:
-        """Return whether the grid alone shows that a motion touches nothing.
-
-        In Python's own numbers: most motions end here, and arrays of two cost ten times as much.
-        """
-        found = self._at_node(start)
-        if found is None or self._at_node(end) is None:
-            return False
-        reach = found[1] + math.dist(start.tolist(), end.tolist())
-        return found[0] - reach >= self.radius
+        first, last = (np.ascontiguousarray(point, dtype=np.float64) for point in (start, end))
+        return clamp(first, last, *self.parts)
 
     def scan(self, xy: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
         """Return the (k,) distance to the nearest outline in (k,) directions, at most ``reach``."""
@@ -213,7 +161,8 @@ class GridNavigation(Navigation):
 
     def is_visible(self, start: np.ndarray, end: np.ndarray) -> bool:
         """Return whether the disc can move straight from (2,) ``start`` to ``end``."""
-        return self._free_part(np.asarray(start), np.asarray(end)) >= 1.0
+        first, last = (np.ascontiguousarray(point, dtype=np.float64) for point in (start, end))
+        return bool(free_part(first, last, self.parts[1], self._tails, self._edges) >= 1.0)
 
     def snap(self, xy: np.ndarray) -> np.ndarray:
         """Return the navigable (2,) point on the largest island nearest to ``xy``.

@@ -13,7 +13,9 @@ from tests.tpsrl.sim import small
 from tpsrl.errors import UserError
 from tpsrl.geometry.rotations import wrap
 from tpsrl.robot import fetch
+from tpsrl.sim.mujoco import steps
 from tpsrl.sim.mujoco.engine import MujocoSimulator
+from tpsrl.sim.mujoco.nearby import keep, keep_all
 
 GRIP, HOLD = 1.0, 1.0
 IDLE = np.array([[0.0] * 7 + [-1.0, 0.0, 0.0]])
@@ -355,16 +357,16 @@ def test_what_is_left_out_of_the_broad_phase_touches_nothing():
             for _ in range(25):
                 action = rng.uniform(-1, 1, 10)
                 action[[7, 8]] = 1.0, abs(action[8])
-                world.step(action)
+                steps.begin(world.steps.table, world.near.table, action)
                 near = [world.data.contact.geom.tolist(), world.data.contact.dist.tolist()]
                 seen += world.data.ncon
-                world._nearby.all()
+                keep_all(world.near.table)
                 other = mujoco.MjData(world.model)
                 mujoco.mj_copyData(other, world.model, world.data)
                 mujoco.mj_collision(world.model, other)
                 assert near == [other.contact.geom.tolist(), other.contact.dist.tolist()]
-                world._nearby.keep()
-                world.integrate()
+                keep(world.near.table)
+                steps.finish(world.steps.table, world.near.table)
     assert seen > 1000
 
 

@@ -10,33 +10,14 @@ from tpsrl.sim.mujoco.model import ModelIndex
 
 _BEHIND = 1e-4
 """How far behind what a ray goes through it goes on, m."""
-MIN_FORCE = 20.0
-"""Smaller increases of force are not accumulated, N (habitat-lab ``min_force``)."""
-
-
-def robot_contacts(data: mujoco.MjData, index: ModelIndex) -> np.ndarray:
-    """Return (k,) numbers of the robot's contacts, the cup's within its sensing gap included."""
-    if data.ncon == 0:
-        return np.zeros(0, dtype=np.int64)
-    return np.flatnonzero(index.robot_geom[data.contact.geom].any(axis=1))
-
-
-def robot_force(model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex) -> float:
-    """Return the largest normal force of all contacts of the robot, N."""
-    largest = 0.0
-    if data.ncon == 0:
-        return largest
-    wrench = np.zeros(6)
-    for contact in robot_contacts(data, index):
-        mujoco.mj_contactForce(model, data, int(contact), wrench)
-        largest = max(largest, float(wrench[0]))
-    return largest
 
 
 def robot_overlap(data: mujoco.MjData, index: ModelIndex) -> float:
     """Return the depth of the deepest contact of the robot, m; 0 where it touches nothing."""
-    contacts = robot_contacts(data, index)
-    return max(0.0, -float(data.contact.dist[contacts].min())) if len(contacts) else 0.0
+    if data.ncon == 0:
+        return 0.0
+    mine = index.robot_geom[data.contact.geom].any(axis=1)
+    return max(0.0, -float(data.contact.dist[mine].min())) if mine.any() else 0.0
 
 
 def deepest_overlap(model: mujoco.MjModel, data: mujoco.MjData, bodies: np.ndarray) -> float:

@@ -17,6 +17,7 @@ from tpsrl.scenes.description import Apartment, ObjectType
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import (
     ACTION_DIM,
+    ACTION_GRIP,
     EngineInfo,
     SceneInfo,
     SimState,
@@ -30,7 +31,8 @@ from tpsrl.sim.mujoco.model import build
 from tpsrl.sim.mujoco.pool import fits, need
 from tpsrl.sim.mujoco.render import Renderer
 from tpsrl.sim.mujoco.shared import SharedModel
-from tpsrl.sim.mujoco.states import gather
+from tpsrl.sim.mujoco.states import DIVERGED, gather
+from tpsrl.sim.mujoco.steps import BEGUN, DONE, advance
 from tpsrl.sim.mujoco.world import World
 from tpsrl.sim.scene_info import SceneLibrary
 
@@ -125,13 +127,24 @@ class MujocoSimulator(Simulator):
             )
         if not np.all(np.isfinite(actions)):
             raise UserError("actions hold NaN or infinity; check the policy that made them.")
+        if any(world.scene is None for world in self._worlds):
+            raise UserError("A world holds no episode yet; call reset first.")
         actions = np.clip(actions, -1.0, 1.0)
-        for env_id, world in enumerate(self._worlds):
-            world.step(actions[env_id])
-            self._look(env_id)
-            world.integrate()
-            if world.count.diverged:
+        tables = np.array([world.steps.table for world in self._worlds])
+        near = np.array([world.near.table for world in self._worlds])
+        pause = self._depth_size is not None
+        env_id, why = advance(tables, near, actions, 0, False, pause)
+        while why != DONE:
+            world = self._worlds[env_id]
+            if why == BEGUN:
+                world.grip(actions[env_id, ACTION_GRIP])
                 self._look(env_id)
+                env_id, why = advance(tables, near, actions, env_id, True, pause)
+                continue
+            world.look_after()
+            if world.count.values[DIVERGED]:
+                self._look(env_id)
+            env_id, why = advance(tables, near, actions, env_id + 1, False, pause)
         self._changed.update(range(self.num_envs))
 
     def state(self) -> SimState:

@@ -27,6 +27,12 @@ def _pointer_i4(context: Any, address: Any) -> Any:
     return _cast(numba.types.int32, address)
 
 
+@intrinsic
+def _pointer_i8(context: Any, address: Any) -> Any:
+    """Return the address of int64 values as a pointer."""
+    return _cast(numba.types.int64, address)
+
+
 def _cast(kind: Any, address: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
@@ -46,11 +52,20 @@ def numbers(address: int, size: int) -> np.ndarray:
     return numba.carray(_pointer_i4(address), (size,))  # type: ignore[call-arg]
 
 
+@compiled
+def words(address: int, size: int) -> np.ndarray:
+    """Return the (size,) int64 array at an address, not a copy."""
+    return numba.carray(_pointer_i8(address), (size,))  # type: ignore[call-arg]
+
+
+_KINDS = (np.float64, np.int32, np.int64)
+
+
 class Addresses:
     """Where arrays of a world lie; keeps them alive.
 
     Args:
-        arrays: contiguous, float64 or int32.
+        arrays: contiguous, float64, int32 or int64.
         sizes: what compiled code has to know beside them.
 
     Attributes:
@@ -59,7 +74,7 @@ class Addresses:
 
     def __init__(self, arrays: list[np.ndarray], sizes: tuple[int, ...] = ()) -> None:
         for array in arrays:
-            if not array.flags.c_contiguous or array.dtype not in (np.float64, np.int32):
+            if not array.flags.c_contiguous or array.dtype not in _KINDS:
                 raise ValueError(f"cannot take the address of an array of {array.dtype}")
         self._arrays = arrays
         self.table = np.array([*(array.ctypes.data for array in arrays), *sizes], dtype=np.int64)

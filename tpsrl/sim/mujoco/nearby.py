@@ -23,23 +23,27 @@ _SPEED_MARGIN = 2.0 / 30.0
 
 
 class Nearby:
-    """Finds those bodies of a world.
+    """Where compiled code finds what it needs to know those bodies of a world.
 
     Args:
         model: shared by worlds; its ``body_contype`` and ``body_conaffinity`` are written.
         data: of the world.
+
+    Attributes:
+        table: (k,) int64, for :func:`keep` and :func:`keep_all`.
     """
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
-        self._now = model.body_contype, model.body_conaffinity
-        self._all = model.body_contype.copy(), model.body_conaffinity.copy()
+        now = model.body_contype, model.body_conaffinity
         boxes = np.zeros((model.nbody, 6))
         has = model.body_bvhadr >= 0
         boxes[has] = model.bvh_aabb[model.body_bvhadr[has]]
+        self._bodies = np.arange(model.nbody, dtype=np.int32)
+        self._bodies[0] = model.nbody - 1
         self._addresses = Addresses(
             [
-                *self._now,
-                *self._all,
+                *now,
+                *(values.copy() for values in now),
                 boxes,
                 np.zeros((model.nbody, 6)),
                 data.xipos,
@@ -51,28 +55,31 @@ class Nearby:
                 model.tree_bodynum,
                 model.tree_dofadr,
                 model.tree_dofnum,
-            ]
+                self._bodies,
+            ],
+            (model.nbody, model.ntree, model.nv),
         )
-        self._table = self._addresses.table
-        self._sizes = model.nbody, model.ntree, model.nv
-        self._bodies = np.arange(1, model.nbody)
+        self.table = self._addresses.table
 
     def look_at(self, bodies: np.ndarray) -> None:
         """Never keep any but these (k,) bodies, which hold all of a tree or nothing of it."""
-        self._bodies = bodies
-
-    def keep(self) -> None:
-        """Leave out what is far away; :meth:`all` has to follow before anything is teleported."""
-        _keep(self._table, self._bodies, *self._sizes)
-
-    def all(self) -> None:
-        """Let everything collide again."""
-        for now, full in zip(self._now, self._all, strict=True):
-            now[:] = full
+        self._bodies[0] = len(bodies)
+        self._bodies[1 : 1 + len(bodies)] = bodies
 
 
 @compiled
-def _keep(table: np.ndarray, some: np.ndarray, bodies: int, trees: int, dofs: int) -> None:
+def keep_all(table: np.ndarray) -> None:
+    """Let everything collide again."""
+    for k in range(2):
+        numbers(table[k], table[16])[:] = numbers(table[2 + k], table[16])
+
+
+@compiled
+def keep(table: np.ndarray) -> None:
+    """Leave out what is far away; :func:`keep_all` has to follow before anything is teleported."""
+    bodies, trees, dofs = table[16], table[17], table[18]
+    listed = numbers(table[15], bodies)
+    some = listed[1 : 1 + listed[0]]
     contype, conaffinity = numbers(table[0], bodies), numbers(table[1], bodies)
     all_contype, all_conaffinity = numbers(table[2], bodies), numbers(table[3], bodies)
     spans = floats(table[5], bodies, 6)

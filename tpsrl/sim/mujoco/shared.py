@@ -6,23 +6,44 @@ and how held things are held. With a model each, 64 worlds would read 64 models 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import mujoco
 import numpy as np
 
+from tpsrl.compiled import compiled
+from tpsrl.sim.mujoco.memory import Addresses, floats, numbers, words
 
-@dataclass(eq=False)
+OWN = 12
+"""Length of the table of a world's own."""
+
+
 class Own:
     """What a world has of its own in a model.
 
+    Args:
+        shared: the model.
+
     Attributes:
-        fields: values of the shared model's fields that differ.
-        holds: constraint id -> its (11,) ``eq_data`` while it is active.
+        table: for :func:`enter`, (``OWN``,) int64.
     """
 
-    fields: list[np.ndarray]
-    holds: dict[int, np.ndarray] = field(default_factory=dict)
+    def __init__(self, shared: SharedModel) -> None:
+        self._fields = [values.copy() for values in shared.first]
+        self._hold = np.full(1 + shared.holds.shape[1], -1.0)
+        arrays = [shared.inside, *shared.fields, shared.holds, *self._fields, self._hold]
+        sizes = len(shared.first[0]), len(shared.first[2]), shared.holds.shape[1]
+        self._addresses = Addresses(arrays, sizes)
+        self.table = self._addresses.table
+
+    @property
+    def hold(self) -> tuple[int, np.ndarray] | None:
+        """The constraint that holds something, and its (k,) ``eq_data``."""
+        return None if self._hold[0] < 0 else (int(self._hold[0]), self._hold[1:].copy())
+
+    @hold.setter
+    def hold(self, hold: tuple[int, np.ndarray] | None) -> None:
+        self._hold[0] = -1.0
+        if hold is not None:
+            self._hold[0], self._hold[1:] = hold
 
 
 class SharedModel:
@@ -36,14 +57,16 @@ class SharedModel:
     def __init__(self, model: mujoco.MjModel, moved: list[int]) -> None:
         self._model = model
         span = slice(min(moved), max(moved) + 1)
-        self._fields = [model.body_pos[span], model.body_quat[span], model.geom_conaffinity]
-        self._holds = model.eq_data
-        self._first = [values.copy() for values in self._fields]
-        self._inside = self.fresh()
+        self.fields = [model.body_pos[span], model.body_quat[span], model.geom_conaffinity]
+        self.holds = model.eq_data
+        self.first = [values.copy() for values in self.fields]
+        self.inside = np.zeros(1, dtype=np.int64)
+        self._owns: list[Own] = []
 
     def fresh(self) -> Own:
         """Return what a new world has of its own."""
-        return Own([values.copy() for values in self._first])
+        self._owns.append(Own(self))  # kept: compiled code writes back into that of a world left
+        return self._owns[-1]
 
     def of(self, own: Own) -> mujoco.MjModel:
         """Return the model as that of a world, until it is asked for that of another.
@@ -51,13 +74,32 @@ class SharedModel:
         Args:
             own: of the world; what it writes into the model is kept there.
         """
-        if own is not self._inside:
-            for values, theirs, ours in zip(
-                self._fields, self._inside.fields, own.fields, strict=True
-            ):
-                theirs[:] = values
-                values[:] = ours
-            for constraint, hold in own.holds.items():
-                self._holds[constraint] = hold
-            self._inside = own
+        enter(own.table)
         return self._model
+
+
+@compiled
+def enter(table: np.ndarray) -> None:
+    """Make a model that of the world with this :class:`Own`."""
+    inside, here = words(table[0], 1), table.ctypes.data
+    if inside[0] == here:
+        return
+    if inside[0] != 0:
+        _leave(words(inside[0], len(table)))
+    bodies, geoms = table[9], table[10]
+    floats(table[1], bodies, 3)[:] = floats(table[5], bodies, 3)
+    floats(table[2], bodies, 4)[:] = floats(table[6], bodies, 4)
+    numbers(table[3], geoms)[:] = numbers(table[7], geoms)
+    hold = floats(table[8], 1, 1 + table[11])[0]
+    if hold[0] >= 0.0:
+        constraint = int(hold[0])
+        floats(table[4], constraint + 1, table[11])[constraint] = hold[1:]
+    inside[0] = here
+
+
+@compiled
+def _leave(table: np.ndarray) -> None:
+    bodies, geoms = table[9], table[10]
+    floats(table[5], bodies, 3)[:] = floats(table[1], bodies, 3)
+    floats(table[6], bodies, 4)[:] = floats(table[2], bodies, 4)
+    numbers(table[7], geoms)[:] = numbers(table[3], geoms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import mujoco
@@ -16,34 +15,47 @@ from tpsrl.sim.mujoco.memory import Addresses, floats, numbers
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.suction import Suction
 
+STEPS, FORCE, FORCE_SUM, VIOLATION, DIVERGED, COUNTERS = range(6)
 
-@dataclass
+
 class Counters:
-    """What a control step adds up."""
+    """What a control step adds up.
 
-    steps: int = 0
-    force: float = 0.0
-    force_sum: float = 0.0
-    violation: bool = False
-    diverged: bool = False
-    divergences: list[dict[str, object]] = field(default_factory=list)
+    Attributes:
+        values: (``COUNTERS``,) float64, where compiled code finds it.
+        divergences: every time the world diverged: episode, layout, seed and step.
+    """
+
+    def __init__(self) -> None:
+        self.values = np.zeros(COUNTERS)
+        self.divergences: list[dict[str, object]] = []
 
 
 class Readable(Protocol):
     """What of a world is no array of MuJoCo's; see ``tpsrl.sim.mujoco.world.World``."""
 
     index: ModelIndex
-    suction: Suction
     addresses: Addresses
-    count: Counters
-    base: np.ndarray
     object_bodies: np.ndarray
 
 
 def addresses(
-    model: mujoco.MjModel, data: mujoco.MjData, index: ModelIndex, suction: Suction
+    model: mujoco.MjModel,
+    data: mujoco.MjData,
+    index: ModelIndex,
+    suction: Suction,
+    own: Sequence[np.ndarray],
 ) -> Addresses:
-    """Return where :func:`gather` finds the state of a world."""
+    """Return where :func:`gather` finds the state of a world.
+
+    Args:
+        model: of it.
+        data: of it.
+        index: ids of its parts.
+        suction: of it.
+        own: (3,) float64 pose of the base, ``Counters.values`` and int32 how many objects the
+            episode has, followed by their bodies.
+    """
     lists = (
         index.arm_qpos,
         index.arm_dof,
@@ -63,6 +75,8 @@ def addresses(
             data.site_xmat[index.ee_site],
             *(np.asarray(ids, dtype=np.int32) for ids in lists),
             np.ascontiguousarray(suction.marker_offsets),
+            *own,
+            suction.grasp,
         ],
         sizes=(model.nq, model.nv, model.nbody),
     )
@@ -85,21 +99,12 @@ def gather(
         names = SimState.__dataclass_fields__
         state = SimState(**{name: getattr(last, name).copy() for name in names})
         rows = sorted(changed)
-    bodies = np.full((len(rows), most), -1)
-    for row, i in enumerate(rows):
-        world, count = worlds[i], worlds[i].count
-        bodies[row, : len(world.object_bodies)] = world.object_bodies
-        state.base_pose[i] = world.base
-        held = world.suction.held_body
-        state.held_object[i] = np.argmax(world.object_bodies == held) if held >= 0 else -1
-        state.held_marker[i] = world.suction.held_marker
-        state.hold_violation[i], state.diverged[i] = count.violation, count.diverged
-        state.force[i], state.force_sum[i] = count.force, count.force_sum
-        state.step_count[i] = count.steps
     _read(
-        np.array(rows), np.array([worlds[i].addresses.table for i in rows]), bodies, state.arm_qpos,
-        state.arm_qvel, state.arm_target, state.ee_pos, state.ee_quat, state.object_pos,
+        np.array(rows), np.array([worlds[i].addresses.table for i in rows]), state.base_pose,
+        state.arm_qpos, state.arm_qvel, state.arm_target, state.ee_pos, state.ee_quat,
+        state.held_object, state.held_marker, state.hold_violation, state.object_pos,
         state.object_quat, state.joint_pos, state.link_pos, state.link_quat, state.marker_pos,
+        state.force, state.force_sum, state.step_count, state.diverged,
     )  # fmt: skip
     return state
 
@@ -124,18 +129,25 @@ def _empty(worlds: Sequence[Readable], most: int) -> SimState:
 def _read(
     rows: np.ndarray,
     tables: np.ndarray,
-    bodies: np.ndarray,
+    base_pose: np.ndarray,
     arm_qpos: np.ndarray,
     arm_qvel: np.ndarray,
     arm_target: np.ndarray,
     ee_pos: np.ndarray,
     ee_quat: np.ndarray,
+    held_object: np.ndarray,
+    held_marker: np.ndarray,
+    hold_violation: np.ndarray,
     object_pos: np.ndarray,
     object_quat: np.ndarray,
     joint_pos: np.ndarray,
     link_pos: np.ndarray,
     link_quat: np.ndarray,
     marker_pos: np.ndarray,
+    force: np.ndarray,
+    force_sum: np.ndarray,
+    step_count: np.ndarray,
+    diverged: np.ndarray,
 ) -> None:
     joints, markers, freedoms = joint_pos.shape[1], marker_pos.shape[1], arm_qpos.shape[1]
     for row in range(len(rows)):
@@ -151,9 +163,18 @@ def _read(
         for k in range(freedoms):
             arm_qpos[i, k], arm_qvel[i, k] = qpos[where[k], 0], qvel[turns[k], 0]
             arm_target[i, k] = targets[k, 0]
-        for k in range(bodies.shape[1]):
-            body = bodies[row, k]
-            if body >= 0:
+        base_pose[i] = floats(table[14], 1, 3)[0]
+        count = floats(table[15], 1, COUNTERS)[0]
+        force[i], force_sum[i], step_count[i] = count[FORCE], count[FORCE_SUM], count[STEPS]
+        hold_violation[i], diverged[i] = count[VIOLATION] != 0.0, count[DIVERGED] != 0.0
+        objects = numbers(table[16], 1)[0]
+        bodies, grasp = numbers(table[16], 1 + objects)[1:], numbers(table[17], 2)
+        held_object[i], held_marker[i] = -1, grasp[1]
+        for k in range(object_pos.shape[1]):
+            if k < objects:
+                body = bodies[k]
+                if body == grasp[0]:
+                    held_object[i] = k
                 object_pos[i, k] = xpos[body]
                 _upright(object_quat[i, k], xquat[body])
             else:

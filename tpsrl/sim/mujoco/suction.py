@@ -18,6 +18,7 @@ from tpsrl.robot import fetch
 from tpsrl.robot.mjcf import BIT_CUP, BIT_OBJECT, BIT_ROBOT
 from tpsrl.sim.mujoco.contacts import suction_contacts
 from tpsrl.sim.mujoco.model import ModelIndex
+from tpsrl.sim.mujoco.shared import Own
 
 _HANDLE_CLEARANCE = 0.06
 """Distance of the tip from a handle at which both collide again, m."""
@@ -28,26 +29,29 @@ class Suction:
 
     Args:
         model: returns the model as that of the world.
-        holds: the world's ``tpsrl.sim.mujoco.shared.Own.holds``.
+        own: what the world has of its own in it.
         data: of the world.
         index: ids.
+
+    Attributes:
+        grasp: (3,) int32, for compiled code: the body and the marker held, -1 for none, and how
+            many released things do not collide with the cup yet.
     """
 
     def __init__(
         self,
         model: Callable[[], mujoco.MjModel],
-        holds: dict[int, np.ndarray],
+        own: Own,
         data: mujoco.MjData,
         index: ModelIndex,
     ) -> None:
-        self._take_model, self._holds, self._data, self._index = model, holds, data, index
+        self._take_model, self._own, self._data, self._index = model, own, data, index
+        self.grasp = np.array([-1, -1, 0], dtype=np.int32)
         self._markers = list(index.markers.values())
         self.marker_bodies = index.joint_bodies[
             np.array([j for j, _, _ in self._markers], dtype=int)
         ]
         self.marker_offsets = np.array([offset for _, offset, _ in self._markers]).reshape(-1, 3)
-        self.held_body = -1
-        self.held_marker = -1
         self._released: list[int] = []
         self._freed_markers: list[int] = []
         compiled = model()
@@ -62,9 +66,19 @@ class Suction:
         return self._take_model()
 
     @property
+    def held_body(self) -> int:
+        """The object that is held, -1 for none."""
+        return int(self.grasp[0])
+
+    @property
+    def held_marker(self) -> int:
+        """The handle that is held, -1 for none."""
+        return int(self.grasp[1])
+
+    @property
     def holding(self) -> bool:
         """Whether anything is held."""
-        return self.held_body >= 0 or self.held_marker >= 0
+        return bool(self.grasp[0] >= 0 or self.grasp[1] >= 0)
 
     def reset(self) -> None:
         """Hold nothing; every object collides with the robot again."""
@@ -74,10 +88,10 @@ class Suction:
         for marker in [self.held_marker, *self._freed_markers]:
             if marker >= 0:
                 self._cup_collides(marker, True)
-        self.held_body = self.held_marker = -1
-        self._holds.clear()
+        self._own.hold = None
         self._released.clear()
         self._freed_markers.clear()
+        self._note(-1, -1)
         self._data.eq_active[:] = 0
 
     def grasp_on_contact(self) -> bool:
@@ -95,7 +109,7 @@ class Suction:
         for geom in geoms:
             marker = int(self._index.marker_of_geom[geom])
             if marker >= 0 and self._reaches(marker):
-                self.held_marker = marker
+                self._note(-1, marker)
                 self._data.eq_active[self._markers[marker][2]] = 1
                 self._cup_collides(marker, False)
                 return True
@@ -132,12 +146,12 @@ class Suction:
         held = self.holding
         if self.held_body >= 0:
             self._data.eq_active[self._index.weld[self.held_body]] = 0
-            self._holds.clear()
+            self._own.hold = None
             self._released.append(self.held_body)
         if self.held_marker >= 0:
             self._data.eq_active[self._markers[self.held_marker][2]] = 0
             self._freed_markers.append(self.held_marker)
-        self.held_body = self.held_marker = -1
+        self._note(-1, -1)
         return held
 
     def violated(self) -> bool:
@@ -164,6 +178,7 @@ class Suction:
             if np.linalg.norm(self._data.xpos[body] - self._tip()) > size:
                 self._released.remove(body)
                 self._collide(body, True)
+        self._note(self.held_body, self.held_marker)
 
     def marker_positions(self) -> np.ndarray:
         """Return (M, 3) the world positions of all handles."""
@@ -199,7 +214,7 @@ class Suction:
             "held_marker": self.held_marker,
             "released": list(self._released),
             "freed_markers": list(self._freed_markers),
-            "holds": {constraint: hold.copy() for constraint, hold in self._holds.items()},
+            "holds": {} if self._own.hold is None else dict([self._own.hold]),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -207,11 +222,12 @@ class Suction:
         active = self._data.eq_active.copy()
         self.reset()
         self._data.eq_active[:] = active
-        self.held_body, self.held_marker = saved["held_body"], saved["held_marker"]
         self._released = list(saved["released"])
         self._freed_markers = list(saved["freed_markers"])
+        self._note(saved["held_body"], saved["held_marker"])
         for constraint, hold in saved["holds"].items():
-            self._holds[constraint] = self._model.eq_data[constraint] = hold
+            self._own.hold = constraint, hold
+            self._model.eq_data[constraint] = hold
         for marker in [self.held_marker, *self._freed_markers]:
             if marker >= 0:
                 self._cup_collides(marker, False)
@@ -220,16 +236,19 @@ class Suction:
                 self._collide(body, False)
 
     def _hold(self, body: int) -> None:
-        self.held_body = body
+        if body in self._released:
+            self._released.remove(body)
+        self._note(body, -1)
         relative = self.relative_pose()
         assert relative is not None
         weld = self._index.weld[body]
         self._model.eq_data[weld, 3:6], self._model.eq_data[weld, 6:10] = relative
-        self._holds[weld] = self._model.eq_data[weld].copy()
+        self._own.hold = weld, self._model.eq_data[weld]
         self._data.eq_active[weld] = 1
-        if body in self._released:
-            self._released.remove(body)
         self._collide(body, False)
+
+    def _note(self, body: int, marker: int) -> None:
+        self.grasp[:] = body, marker, len(self._released) + len(self._freed_markers)
 
     def _collide(self, body: int, with_robot: bool) -> None:
         bits = BIT_OBJECT | (BIT_ROBOT | BIT_CUP if with_robot else 0)

@@ -1,4 +1,4 @@
-"""One apartment with one robot: its model, its state and one control step of it."""
+"""One apartment with one robot: its model and its state; its control step is in ``steps``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from tpsrl.episodes.types import Episode
 from tpsrl.geometry.rotations import planar_frame, transform, wrap, yaw_quat
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import ObjectType
-from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP, SceneInfo
+from tpsrl.sim.door import SceneInfo
 from tpsrl.sim.mujoco import states
-from tpsrl.sim.mujoco.contacts import MIN_FORCE, robot_contacts, robot_force, robot_overlap
+from tpsrl.sim.mujoco.contacts import robot_overlap
+from tpsrl.sim.mujoco.driving import LOCKED
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.nearby import Nearby
 from tpsrl.sim.mujoco.pool import choose
@@ -23,24 +24,12 @@ from tpsrl.sim.mujoco.shared import SharedModel
 from tpsrl.sim.mujoco.sleep import start_asleep
 from tpsrl.sim.mujoco.snapshots import freeze, thaw
 from tpsrl.sim.mujoco.states import Counters
+from tpsrl.sim.mujoco.steps import MAX_SPEED
 from tpsrl.sim.mujoco.suction import Suction
+from tpsrl.sim.mujoco.table import StepTable
+from tpsrl.sim.navigation import GridNavigation
 
-_SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
-_MAX_SPEED = 200.0
-"""Faster than anything real: such a world has diverged. m/s or rad/s."""
 _START_TRIES = 50
-
-DRIVE_FORCE = 200.0
-"""What the drive holds against before the base slides, N; about 0.2 of Fetch's weight."""
-DRIVE_TORQUE = 60.0
-"""The same for turning, N m."""
-PUSH_FORCE, PUSH_DEPTH = 350.0, 0.03
-"""A motion of the base that would press the robot harder on or deeper into anything is shortened,
-N and m."""
-_HALVINGS = 5
-"""How finely the longest part of a motion is sought that does not press, halvings."""
-_LOCKED = 1e6
-"""Inertia of a base that nothing touches, kg and kg m^2: the arm's swings do not move it."""
 
 
 class World:
@@ -58,8 +47,9 @@ class World:
         self._shared, self._own = shared, shared.fresh()
         self.index, self.types = index, types
         model = self.model
+        model.dof_armature[index.base_dof], model.dof_frictionloss[index.base_dof] = LOCKED, 0.0
         self.data = mujoco.MjData(model)
-        self.suction = Suction(lambda: self.model, self._own.holds, self.data, index)
+        self.suction = Suction(lambda: self.model, self._own, self.data, index)
         self.count = Counters()
         self.base = np.zeros(3)
         self.object_bodies = np.zeros(0, dtype=np.int64)
@@ -70,17 +60,20 @@ class World:
         self._base_qpos, self._base_qvel = (
             values[first : first + 3] for values in (self.data.qpos, self.data.qvel)
         )
-        self._ctrl, self._speeds, self._places = self.data.ctrl, self.data.qvel, self.data.qpos
-        self._gives_way = True
+        self._speeds, self._places = self.data.qvel, self.data.qpos
         self._joint_qpos = model.jnt_qposadr[index.joint_ids]
-        self._let_give_way(False)
-        self._nearby = Nearby(model, self.data)
+        self.near = Nearby(model, self.data)
         pool = [body for bodies in index.pool.values() for body in bodies]
         joints = {body: model.body_jntadr[body] for body in pool}
         self._free = {b: (model.jnt_qposadr[j], model.jnt_dofadr[j]) for b, j in joints.items()}
         self._pool_trees = model.body_treeid[np.array(pool, dtype=np.int64)]
         self._others = np.setdiff1d(np.arange(1, model.nbody), pool)
-        self.addresses = states.addresses(model, self.data, index, self.suction)
+        self._objects = np.zeros(1 + len(pool), dtype=np.int32)
+        own = self.base, self.count.values, self._objects
+        self.addresses = states.addresses(model, self.data, index, self.suction, own)
+        self.steps = StepTable(
+            model, self.data, index, self._own, self.base, self.count, self.suction
+        )
 
     @property
     def model(self) -> mujoco.MjModel:
@@ -93,7 +86,7 @@ class World:
         if scene is not self.scene:
             self._furnish(scene)
         self.episode, self.seed = episode, seed
-        self.count = Counters(divergences=self.count.divergences)
+        self.count.values[:] = 0.0
         self.suction.reset()
         mujoco.mj_resetData(model, data)
         self._choose(episode)
@@ -112,62 +105,29 @@ class World:
         else:
             self._sample_start(rng)
 
-    def step(self, action: np.ndarray) -> None:
-        """Move the base, set the arm's targets and work the cup.
-
-        Physics follows with :meth:`integrate`; the head camera looks in between.
-
-        Args:
-            action: (10,) in [-1, 1].
-        """
-        model, data = self.model, self.data
-        self.count.diverged = False
-        begin = self.base
-        forward, turn = action[ACTION_BASE].tolist()
-        if forward != 0.0 or turn != 0.0:
-            self._drive(forward * fetch.BASE_DELTA_LINEAR, turn * fetch.BASE_DELTA_ANGULAR)
-        self._nearby.keep()
-        mujoco.mj_step1(model, data)
-        if len(robot_contacts(data, self.index)):
-            self._meet(begin)
-        self._ctrl += action[: fetch.ARM_DOF] * fetch.ARM_DELTA
-        if action[ACTION_GRIP] < 0:
+    def grip(self, command: float) -> None:
+        """Let the cup act in the middle of a step: below 0 it lets go, else it grasps."""
+        if command < 0:
             changed = self.suction.release()
         else:
             changed = not self.suction.holding and self.suction.grasp_on_contact()
         if changed:
-            mujoco.mj_step1(model, data)
+            mujoco.mj_step1(self.model, self.data)
 
-    def integrate(self) -> None:
-        """Run the physics of one control step, begun by :meth:`step`, and what depends on it."""
-        model, data, count = self.model, self.data, self.count
-        mujoco.mj_step2(model, data)
-        mujoco.mj_step(model, data, nstep=_SUBSTEPS - 1)
-        self._nearby.all()
-        count.steps += 1
-        gave_way = self._gives_way
-        self._let_give_way(False)
-        if states.is_broken(self._speeds, self._places, _MAX_SPEED):
+    def look_after(self) -> None:
+        """Begin anew what has diverged in a step, let go what has come loose."""
+        if self.count.values[states.DIVERGED]:
             self._recover()
             return
-        if gave_way:
-            end = self._clamp(self._base_qpos[:2].copy())
-            self._write_base(np.append(end, self._base_qpos[2]))
-        else:
-            self._put_base()
-        mujoco.mj_kinematics(model, data)
-        before, count.force = count.force, robot_force(model, data, self.index)
-        increase = count.force - before
-        count.force_sum += increase if increase > MIN_FORCE else 0.0
-        count.violation = self.suction.violated()
-        if count.violation:
+        if self.suction.violated():
+            self.count.values[states.VIOLATION] = 1.0
             self.suction.release()
         self.suction.restore_collisions()
 
     def settle(self, seconds: float) -> None:
         """Run physics with the robot's targets as they are."""
         mujoco.mj_step(self.model, self.data, nstep=max(1, round(seconds * fetch.PHYSICS_HZ)))
-        if states.is_broken(self._speeds, self._places, _MAX_SPEED):
+        if states.is_broken(self._speeds, self._places, MAX_SPEED):
             self._recover()
         self._put_base()
         mujoco.mj_forward(self.model, self.data)
@@ -249,14 +209,13 @@ class World:
 
     def capture(self) -> dict[str, Any]:
         """Return what decides the future of this world, but for the layout of its apartment."""
-        count = self.count
         return {
             **freeze(self.model, self.data),
             "episode": self.episode,
             "seed": self.seed,
             "suction": self.suction.capture(),
             "base": self.base.copy(),
-            "count": (count.steps, count.force, count.force_sum, count.violation, count.diverged),
+            "count": self.count.values.copy(),
         }
 
     def restore(self, saved: Mapping[str, Any], scene: SceneInfo) -> None:
@@ -268,10 +227,7 @@ class World:
         self.suction.reset()
         thaw(self.model, self.data, saved)
         self.suction.restore(saved["suction"])
-        self.base = np.array(saved["base"])
-        steps, force, force_sum, violation, diverged = saved["count"]
-        divergences = self.count.divergences
-        self.count = Counters(steps, force, force_sum, violation, diverged, divergences)
+        self.base[:], self.count.values[:] = saved["base"], saved["count"]
 
     def _furnish(self, scene: SceneInfo) -> None:
         model, self.scene = self.model, scene
@@ -279,10 +235,14 @@ class World:
             root = self.index.roots[name]
             model.body_pos[root] = (pose[0], pose[1], 0.0)
             model.body_quat[root] = yaw_quat(pose[2])
+        assert isinstance(scene.navigation, GridNavigation)
+        self.steps.furnish(scene.navigation)
 
     def _choose(self, episode: Episode) -> None:
         self.object_bodies = choose(self.index.pool, episode)
-        self._nearby.look_at(np.concatenate([self._others, self.object_bodies]))
+        count = self._objects[0] = len(self.object_bodies)
+        self._objects[1 : 1 + count] = self.object_bodies
+        self.near.look_at(np.concatenate([self._others, self.object_bodies]))
 
     def _write_object(self, body: int, pos: np.ndarray, quat: np.ndarray) -> None:
         place, speed = self._free[body]
@@ -313,7 +273,7 @@ class World:
 
     def _write_base(self, pose: np.ndarray) -> None:
         x, y, yaw = pose.tolist()
-        self.base = np.array([x, y, wrap(yaw)])
+        self.base[:] = x, y, wrap(yaw)
         self._put_base()
 
     def _put_base(self) -> None:
@@ -330,57 +290,6 @@ class World:
                 return
         mujoco.mj_forward(self.model, self.data)
 
-    def _drive(self, forward: float, turn: float) -> None:
-        x, y, yaw = self.base.tolist()
-        end = self._clamp(np.array([x + forward * np.cos(yaw), y + forward * np.sin(yaw)]))
-        self._move_base(np.array([*end.tolist(), yaw + turn]))
-
-    def _clamp(self, end: np.ndarray) -> np.ndarray:
-        assert self.scene is not None
-        return self.scene.navigation.clamp_motion(self.base[:2], end)
-
-    def _meet(self, begin: np.ndarray) -> None:
-        """Let the base give way in this step, its motion so far shortened where it presses."""
-        model, data, end = self.model, self.data, self.base
-        self._let_give_way(True)
-        mujoco.mj_step1(model, data)
-        if end is begin or not self._presses(PUSH_DEPTH):
-            return
-        motion = np.append(end[:2] - begin[:2], wrap(end[2] - begin[2]))
-        self._move_base(begin)
-        mujoco.mj_step1(model, data)
-        deepest = max(PUSH_DEPTH, robot_overlap(data, self.index))  # what is stuck may back out
-        free, blocked, part = 0.0, 1.0, 1.0
-        for _ in range(_HALVINGS + 1):
-            self._move_base(begin + part * motion)
-            mujoco.mj_step1(model, data)
-            if self._presses(deepest):
-                blocked = part
-            elif part == 1.0:
-                return
-            else:
-                free = part
-            part = (free + blocked) / 2
-        self._move_base(begin + free * motion)
-        mujoco.mj_step1(model, data)
-
-    def _presses(self, deepest: float) -> bool:
-        """Return whether the robot is deeper in anything or presses harder than it may and did."""
-        model, data = self.model, self.data
-        if robot_overlap(data, self.index) > deepest:
-            return True
-        mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_VEL, 1)
-        return robot_force(model, data, self.index) > max(PUSH_FORCE, self.count.force)
-
-    def _let_give_way(self, yes: bool) -> None:
-        """Hold the base by the drive's force alone, or as if it stood on rails."""
-        if yes == self._gives_way:
-            return
-        self._gives_way = yes
-        dof, model = self.index.base_dof, self.model
-        model.dof_armature[dof] = 0.0 if yes else _LOCKED
-        model.dof_frictionloss[dof] = (DRIVE_FORCE, DRIVE_FORCE, DRIVE_TORQUE) if yes else 0.0
-
     def _move_base(self, pose: np.ndarray) -> None:
         held = self.suction.held_body
         if held >= 0:
@@ -396,8 +305,8 @@ class World:
             "episode_id": self.episode.episode_id,
             "layout": self.episode.layout,
             "seed": self.seed,
-            "step": self.count.steps,
+            "step": int(self.count.values[states.STEPS]),
         }
         self.count.divergences.append(event)
         self.load(self.episode, self.scene, self.seed)
-        self.count.diverged = True
+        self.count.values[states.DIVERGED] = 1.0

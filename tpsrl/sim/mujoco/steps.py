@@ -1,0 +1,179 @@
+"""The control step of all worlds of a process, in compiled code.
+
+It calls MuJoCo itself and comes back only where Python has something to do: a picture to take, a
+thing to grasp or to let go.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tpsrl.compiled import compiled
+from tpsrl.robot import fetch
+from tpsrl.sim.door import ACTION_BASE, ACTION_GRIP
+from tpsrl.sim.mujoco import native
+from tpsrl.sim.mujoco.driving import (
+    carried_pose,
+    clamped,
+    let_give_way,
+    meet,
+    move,
+    put_base,
+    write_base,
+)
+from tpsrl.sim.mujoco.memory import floats, numbers, words
+from tpsrl.sim.mujoco.nearby import keep, keep_all
+from tpsrl.sim.mujoco.shared import OWN, enter
+from tpsrl.sim.mujoco.states import (
+    COUNTERS,
+    DIVERGED,
+    FORCE,
+    FORCE_SUM,
+    STEPS,
+    VIOLATION,
+    is_broken,
+)
+from tpsrl.sim.mujoco.table import (
+    ARMATURE,
+    BASE,
+    COUNT,
+    CTRL,
+    DATA,
+    DOF,
+    GRASP,
+    MODEL,
+    NQ,
+    NV,
+    OWN_TABLE,
+    PLACE,
+    QPOS,
+    QVEL,
+    TIP,
+    XPOS,
+)
+from tpsrl.sim.mujoco.touch import could_grasp, force, touches
+
+MIN_FORCE = 20.0
+"""Smaller increases of force are not accumulated, N (habitat-lab ``min_force``)."""
+MAX_SPEED = 200.0
+"""Faster than anything real: such a world has diverged. m/s or rad/s."""
+
+DONE, BEGUN, ENDED = range(3)
+"""Where :func:`advance` stops: behind the last world; in the middle of a world's step, where its
+cup acts and its picture is taken; at its end, where something has come loose or gone wrong."""
+
+_SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
+_FORWARD, _TURN = range(ACTION_BASE.start, ACTION_BASE.stop)
+_LINEAR, _ANGULAR = fetch.BASE_DELTA_LINEAR, fetch.BASE_DELTA_ANGULAR
+_ARM, _DELTA, _HOLD = fetch.ARM_DOF, fetch.ARM_DELTA, fetch.HOLD_THRESHOLD
+
+
+@compiled
+def advance(
+    tables: np.ndarray,
+    near: np.ndarray,
+    actions: np.ndarray,
+    world: int,
+    begun: bool,
+    pause: bool,
+) -> tuple[int, int]:
+    """Carry out the control step of worlds, from one of them on.
+
+    Args:
+        tables: (n, k) of :class:`StepTable`.
+        near: (n, l) of :class:`~tpsrl.sim.mujoco.nearby.Nearby`.
+        actions: (n, 10) in [-1, 1].
+        world: the first of them.
+        begun: go on with it where this stopped with ``BEGUN``.
+        pause: stop in the middle of every step.
+
+    Returns:
+        The world where it stops, and why: ``DONE``, ``BEGUN`` or ``ENDED``.
+    """
+    while world < len(tables):
+        table = tables[world]
+        if not begun:
+            begin(table, near[world], actions[world])
+            if pause or _cup_acts(table, actions[world, ACTION_GRIP]):
+                return world, BEGUN
+        begun = False
+        if finish(table, near[world]):
+            return world, ENDED
+        world += 1
+    return world, DONE
+
+
+@compiled
+def begin(table: np.ndarray, near: np.ndarray, action: np.ndarray) -> None:
+    """Move the base and set the arm's targets; what depends on positions is then computed."""
+    enter(words(table[OWN_TABLE], OWN))
+    model, data = table[MODEL], table[DATA]
+    floats(table[COUNT], 1, COUNTERS)[0, DIVERGED] = 0.0
+    was, carried = floats(table[BASE], 1, 3)[0].copy(), carried_pose(table)
+    forward, turn = action[_FORWARD] * _LINEAR, action[_TURN] * _ANGULAR
+    if forward != 0.0 or turn != 0.0:
+        end = np.empty(2)
+        end[0], end[1] = was[0] + forward * math.cos(was[2]), was[1] + forward * math.sin(was[2])
+        end = clamped(table, end)
+        move(table, end[0], end[1], was[2] + turn, was, carried)
+    keep(near)
+    native.mj_step1(model, data)
+    if touches(table):
+        meet(table, was, carried, forward != 0.0 or turn != 0.0)
+    targets = floats(table[CTRL], 1, _ARM)[0]
+    for k in range(_ARM):
+        targets[k] += action[k] * _DELTA
+
+
+@compiled
+def finish(table: np.ndarray, near: np.ndarray) -> bool:
+    """Run the physics of a step that has begun; return whether Python has to look after it."""
+    model, data = table[MODEL], table[DATA]
+    native.mj_step2(model, data)
+    for _ in range(_SUBSTEPS - 1):
+        native.mj_step(model, data)
+    keep_all(near)
+    count = floats(table[COUNT], 1, COUNTERS)[0]
+    count[STEPS] += 1.0
+    gave_way = floats(table[ARMATURE], 1, table[NV])[0, table[DOF]] == 0.0
+    let_give_way(table, False)
+    speeds, places = floats(table[QVEL], 1, table[NV])[0], floats(table[QPOS], 1, table[NQ])[0]
+    if is_broken(speeds, places, MAX_SPEED):
+        count[DIVERGED] = 1.0
+        return True
+    if gave_way:
+        place = table[PLACE]
+        end = clamped(table, places[place : place + 2].copy())
+        write_base(table, end[0], end[1], places[place + 2])
+    else:
+        put_base(table)
+    native.mj_kinematics(model, data)
+    before = count[FORCE]
+    count[FORCE], count[VIOLATION] = force(table), 0.0
+    increase = count[FORCE] - before
+    count[FORCE_SUM] += increase if increase > MIN_FORCE else 0.0
+    return _comes_loose(table)
+
+
+@compiled
+def _cup_acts(table: np.ndarray, command: float) -> bool:
+    """Return whether the cup grasps or lets go, as far as can be told here."""
+    grasp = numbers(table[GRASP], 3)
+    holds = grasp[0] >= 0 or grasp[1] >= 0
+    if command < 0.0 or holds:
+        return command < 0.0 and holds
+    return could_grasp(table)
+
+
+@compiled
+def _comes_loose(table: np.ndarray) -> bool:
+    """Return whether what the cup holds or has let go may be too far from it."""
+    grasp = numbers(table[GRASP], 3)
+    if grasp[1] >= 0 or grasp[2] > 0:
+        return True
+    if grasp[0] < 0:
+        return False
+    gap = floats(table[XPOS], grasp[0] + 1, 3)[grasp[0]] - floats(table[TIP], 1, 3)[0]
+    return math.sqrt(gap[0] * gap[0] + gap[1] * gap[1] + gap[2] * gap[2]) >= _HOLD

@@ -1,0 +1,83 @@
+"""Where compiled code finds what it needs to know of a world to carry out its control steps."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+
+from tpsrl.sim.mujoco import native
+from tpsrl.sim.mujoco.memory import Addresses
+from tpsrl.sim.mujoco.model import ModelIndex
+from tpsrl.sim.mujoco.shared import Own
+from tpsrl.sim.mujoco.states import Counters
+from tpsrl.sim.mujoco.suction import Suction
+from tpsrl.sim.navigation import GridNavigation
+
+(
+    QPOS, QVEL, CTRL, XPOS, XQUAT, TIP, ARMATURE, FRICTION, BASE, COUNT, GRASP, ROBOT,
+    GRASPABLE, PLACES, TURNS, CLEARANCE, FRAME, TAILS, EDGES, LENGTHS, STARTS, OWN_TABLE,
+    MODEL, DATA, CONTACTS, FIRST, GEOMS, STRIDE, NQ, NV, BODIES, DOF, PLACE, CUP, ALL_GEOMS,
+    ROWS, COLUMNS, SIDES, OUTLINES,
+) = range(39)  # fmt: skip
+"""What stands where in a world's table."""
+
+
+class StepTable:
+    """The table of a world: addresses, then sizes and numbers of its parts.
+
+    Args:
+        model: shared by worlds.
+        data: of the world.
+        index: ids.
+        own: what the world has of its own in the model.
+        base: (3,) float64 pose of its base.
+        count: its counters.
+        suction: its cup.
+
+    Attributes:
+        table: (k,) int64.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        data: mujoco.MjData,
+        index: ModelIndex,
+        own: Own,
+        base: np.ndarray,
+        count: Counters,
+        suction: Suction,
+    ) -> None:
+        joints = model.body_jntadr
+        free = (joints >= 0) & (model.body_dofnum == 6)
+        graspable = (index.object_of_geom >= 0) | (index.marker_of_geom >= 0)
+        self._kept: list[np.ndarray] = [
+            data.qpos,
+            data.qvel,
+            data.ctrl,
+            data.xpos,
+            data.xquat,
+            data.site_xpos[index.ee_site],
+            model.dof_armature,
+            model.dof_frictionloss,
+            base,
+            count.values,
+            suction.grasp,
+            index.robot_geom.astype(np.int32),
+            graspable.astype(np.int32),
+            np.where(free, model.jnt_qposadr[joints], -1).astype(np.int32),
+            np.where(free, model.jnt_dofadr[joints], -1).astype(np.int32),
+        ]
+        layout = native.contact_layout()
+        self._rest = (
+            own.table.ctypes.data, model._address, data._address, *native.contact_addresses(data),
+            layout.geoms, layout.size, model.nq, model.nv, model.nbody, int(index.base_dof[0]),
+            int(index.base_qpos[0]), index.suction_geom, model.ngeom,
+        )  # fmt: skip
+
+    def furnish(self, navigation: GridNavigation) -> None:
+        """Take in another scene's free space."""
+        parts = navigation.parts
+        sizes = (*parts[0].shape, len(navigation.parts[2]), len(navigation.parts[5]) - 1)
+        self._addresses = Addresses([*self._kept, *parts], (*self._rest, *sizes))
+        self.table = self._addresses.table
