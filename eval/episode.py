@@ -267,10 +267,9 @@ def run_episode(
     max_steps: int,
     observer: Observer | None = None,
 ) -> EpisodeRecord:
-    """Run one episode to its end and return its record; arguments as of :class:`EpisodeRun`.
+    """Run one episode to its end and return its record; see :class:`EpisodeRun`.
 
-    Args:
-        observer: called after reset and after each step.
+    ``observer`` is called after reset and after each step.
     """
     run = EpisodeRun(sim, agent, task, record, episode, max_steps)
     moved = True

@@ -78,7 +78,7 @@ def evaluate_skill(config: SkillEvalConfig) -> int:
     """Run the missing episodes, print and write the summary."""
     name = f"{config.skill}_{config.split}_{config.agent}"
     out = config.out or Path("outputs/skills") / name
-    policy, env_args = _parts(config)
+    policy, env_args = parts_of(config)
     described = _described(config, policy)
     keeper = Keeper(out.resolve(), config.record)
     study = SkillStudy(
@@ -117,7 +117,7 @@ def _bytes(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give another file") from None
 
 
-def _parts(config: SkillEvalConfig) -> tuple[Weights | None, dict[str, Any]]:
+def parts_of(config: SkillEvalConfig) -> tuple[Weights | None, dict[str, Any]]:
     """Return the policy's files, and the arguments of the environment."""
     policy, depth = None, None
     env_args: dict[str, Any] = {"actions": config.actions, "contract": config.contract}

@@ -89,7 +89,7 @@ class SkillStudy:
     def player(self) -> Iterator[tuple[Callable[[TrialJob], dict[str, Any]], dict[str, Any]]]:
         """See :class:`eval.runner.Study`."""
         with contextlib.closing(SkillEnv(self.skill, **self.env_args)) as env:
-            agent = self._agent(env)
+            agent = self.agent_in(env)
 
             def play(job: TrialJob) -> dict[str, Any]:
                 own = {"index": job.index, "fingerprint": job.fingerprint}
@@ -103,7 +103,8 @@ class SkillStudy:
 
             yield play, dataclasses.asdict(env.sim.info)
 
-    def _agent(self, env: SkillEnv) -> EnvAgent:
+    def agent_in(self, env: SkillEnv) -> EnvAgent:
+        """Return who acts in an environment of the skill."""
         if self.agent == "random":
             return RandomAgent(env)
         if self.agent == "scripted":

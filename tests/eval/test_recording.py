@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,8 @@ import pytest
 from eval.episode import run_episode
 from eval.recording import Recording, states_file
 from eval.spec import evaluation_spec
-from tests.eval.real import Wanderer
-from tpsrl.cli import main
 from tpsrl.engines import make_stage
 from tpsrl.episodes.shipped import load_shipped
-from tpsrl.errors import UserError
 
 EXACT = ("base_pose", "arm_qpos", "ee_pos", "object_pos", "object_quat", "joint_pos", "link_pos")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from tpsrl.episodes.types import Episode
+from tpsrl.episodes.types import Episode, Target
 from tpsrl.errors import UserError, nearest
 from tpsrl.robot import fetch
 from tpsrl.scenes.apartment import load_apartment
@@ -285,6 +286,10 @@ class MujocoSimulator(Simulator):
         place(self._worlds[env_id], poses)
         self._look(env_id)
         self._changed.add(env_id)
+
+    def set_targets(self, targets: Sequence[Target], env_id: int = 0) -> None:
+        """Give the loaded episode other targets; nothing moves. Not part of the door."""
+        self._worlds[env_id].episode = replace(self.episode(env_id), targets=tuple(targets))
 
     def solids(self, env_id: int = 0) -> list[Solid]:
         """Return what a picture of this world's episode is made of. Not part of the door."""

@@ -38,7 +38,7 @@ class Solid:
     """A mesh of one colour that moves with a body.
 
     Attributes:
-        body: ``"object/3"`` (index in the episode), ``"robot/gripper_link"``, ``"fridge/top_door"``.
+        body: ``"object/3"`` (index in the episode), ``"fridge/top_door"``, ``"walls"``.
         part: of that body, e.g. ``"walls"``.
         vertices: (v, 3) float32 in the frame of the body, m.
         faces: (f, 3) int32.
