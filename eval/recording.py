@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,12 +29,13 @@ FOLDER = "states"
 """Of a result folder: where the files are."""
 MODES = ("failures", "all", "none")
 RECORD = "whose states are kept in out= ('tpsrl view results=DIR' shows them)"
+_FIELDS = ("base_pose", "arm_qpos", "joint_pos", "object_pos", "object_quat")
+"""Of ``SimState``: what decides a picture."""
 _DIGITS = 12
 """Decimals of poses of the episode itself; those of the steps are exact."""
 
 
-@dataclass(frozen=True)
-class Marks:
+class Marks(NamedTuple):
     """What an agent was about in one step.
 
     Attributes:
@@ -68,14 +69,13 @@ class Recording:
         self.plans: list[dict[str, Any]] = []
         self._runs: list[SkillRecord] = []
         self._earlier: list[SkillRecord] = []
-        self._poses: Any = []
-        self._marks: Any = []
-        self._signals: Any = []
-        self._joints = 0
+        self._states: list[tuple[np.ndarray, ...]] = []
+        self._marks: list[Marks] = []
+        self._signals: list[tuple[float, float, float]] = []
         self._plan: list[str] | None = None
 
     def __len__(self) -> int:
-        return len(self._poses)
+        return len(self._states)
 
     @property
     def runs(self) -> list[SkillRecord]:
@@ -96,26 +96,21 @@ class Recording:
             self.plans.append({"step": len(self), "actions": list(report.plan), "why": why})
         if report.skills is not self._runs:  # another agent goes on
             self._earlier, self._runs = self.runs, report.skills
-        fields = (state.base_pose, state.arm_qpos, state.joint_pos)
-        objects = np.concatenate([state.object_pos[0], state.object_quat[0]], axis=1)
-        row = [np.asarray(field[0], dtype=np.float64) for field in fields]
-        self._joints = len(row[-1])
-        self._poses.append(np.concatenate([*row, np.asarray(objects, dtype=np.float64).ravel()]))
-        held = (int(state.held_object[0]), int(state.held_marker[0]))
-        place = (len(self.plans) - 1, report.cursor, len(self._earlier) + len(self._runs) - 1)
-        self._marks.append(np.array([*held, *place], dtype=np.int16))
-        signals = (float(state.force[0]), float(state.force_sum[0]), reward)
-        self._signals.append(np.array(signals, dtype=np.float32))
+        # Arrays of a state never change, so that nothing is copied here: this runs in every step.
+        self._states.append(tuple(getattr(state, name)[0] for name in _FIELDS))
+        held, handle = int(state.held_object[0]), int(state.held_marker[0])
+        run = len(self._earlier) + len(self._runs) - 1
+        self._marks.append(Marks(held, handle, len(self.plans) - 1, report.cursor, run))
+        self._signals.append((float(state.force[0]), float(state.force_sum[0]), float(reward)))
 
     def poses(self, step: int) -> Poses:
         """Return where everything was, to the last bit."""
-        row, joints = self._poses[step], self._joints
-        objects = row[10 + joints :].reshape(-1, 7)
-        return Poses(row[:3], row[3:10], row[10 : 10 + joints], objects)
+        base, arm, joints, positions, quats = self._states[step]
+        return Poses(base, arm, joints, np.concatenate([positions, quats], axis=1))
 
     def marks(self, step: int) -> Marks:
         """Return what the agent was about."""
-        return Marks(*(int(value) for value in self._marks[step]))
+        return self._marks[step]
 
     def signals(self, first: int = 0, end: int | None = None) -> np.ndarray:
         """Return (k, 3) float32: contact force and its accumulated increases, N, and reward."""
@@ -132,15 +127,14 @@ class Recording:
             "about": self.about,
             "plans": self.plans,
             "runs": [dataclasses.asdict(run) for run in self.runs],
-            "joints": self._joints,
         }
-        content = io.BytesIO()
+        content, columns = io.BytesIO(), zip(*self._states, strict=True)
         np.savez_compressed(
             content,
             header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-            poses=_packed(np.array(self._poses)),
             marks=np.array(self._marks, dtype=np.int16).T,
-            signals=np.array(self._signals, dtype=np.float32).T,
+            signals=self.signals().T,
+            **{name: _packed(np.stack(rows)) for name, rows in zip(_FIELDS, columns, strict=True)},
         )
         write_atomically(path, content.getvalue())
 
@@ -157,9 +151,9 @@ class Recording:
                 found = cls(episode_from_json(header["episode"], str(path)), header["about"])
                 found.plans = header["plans"]
                 found._runs = [SkillRecord(**run) for run in header["runs"]]
-                found._joints = int(header["joints"])
-                found._poses, found._marks = _unpacked(file["poses"]), file["marks"].T
-                found._signals = file["signals"].T
+                found._states = list(zip(*(_unpacked(file[n]) for n in _FIELDS), strict=True))
+                found._marks = [Marks(*row) for row in file["marks"].T.tolist()]
+                found._signals = [tuple(row) for row in file["signals"].T.tolist()]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise UserError(
                 f"{path}: no states of an episode ({error}); remove the file, and run 'tpsrl eval'"
@@ -169,15 +163,15 @@ class Recording:
 
 
 def _packed(rows: np.ndarray) -> np.ndarray:
-    """Return (t, k) float64 as (8, k, t) uint8, each byte beside those of its kind and column."""
-    bits = np.ascontiguousarray(rows).view(np.uint64)
-    bits = bits ^ np.vstack([np.zeros_like(bits[:1]), bits[:-1]])
-    return np.ascontiguousarray(bits.view(np.uint8).reshape(*bits.shape, 8).transpose(2, 1, 0))
+    """Return (t, ...) float64 as (8, ..., t) uint8, each byte beside its likes of other rows."""
+    bits = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint64)
+    bits = bits ^ np.concatenate([np.zeros_like(bits[:1]), bits[:-1]])
+    return np.ascontiguousarray(bits[..., None].view(np.uint8).T)
 
 
 def _unpacked(planes: np.ndarray) -> np.ndarray:
     """Return what :func:`_packed` was given."""
-    bits = np.ascontiguousarray(planes.transpose(2, 1, 0)).view(np.uint64)[..., 0]
+    bits = np.ascontiguousarray(planes.T).view(np.uint64)[..., 0]
     return np.bitwise_xor.accumulate(bits, axis=0).view(np.float64)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from eval.episode import fingerprint
 from eval.recording import MODES, RECORD, Keeper
+from eval.report import write_report
 from eval.runner import measure, report_errors
 from eval.trials import SkillStudy, TrialJob, Weights, find_weights
 from skills.book import BOOK, row_of
@@ -24,7 +25,8 @@ from ver_trainer.options import option, to_dict
 
 HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment.
 
-Writes episodes.jsonl and summary.json into out=; the same command again runs what is missing."""
+Writes episodes.jsonl, summary.json, report.html and the states of failed episodes into out=; the
+same command again runs what is missing."""
 
 _FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch", "record")
 """Keys that decide no result."""
@@ -92,7 +94,7 @@ def evaluate_skill(config: SkillEvalConfig) -> int:
     _print(config, summary)
     for kind, path in policy.special.items() if policy is not None else ():
         print(f"  where the kind of place is {kind} {path.name} acts, a policy of its own")
-    print(out / "summary.json")
+    print(f"{out / 'summary.json'}\n{write_report(out)}")
     return report_errors(summary, out)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from eval.figures import draw_stages, load_runs
 from eval.recording import MODES, RECORD
+from eval.report import write_report
 from eval.runner import evaluate, report_errors
 from eval.skills import SkillEvalConfig, evaluate_skill
 from eval.spec import evaluation_spec
@@ -24,9 +25,9 @@ from ver_trainer.options import load, option
 
 HELP = """Run an agent over episodes in worker processes and measure it.
 
-Writes episodes.jsonl (one line an episode), summary.json and stages.png into out=. The same
-command again only runs what is missing, so it can be stopped and continued at any time.
-docs/evaluation.md explains the numbers.
+Writes episodes.jsonl (one line an episode), summary.json, stages.png, report.html and the states
+of failed episodes ('tpsrl view results=DIR') into out=. The same command again only runs what is
+missing, so it can be stopped and continued at any time. docs/evaluation.md explains the numbers.
 
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
   tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment
@@ -106,7 +107,7 @@ def run(overrides: list[str]) -> int:
     summary = evaluate(spec, episodes, out, *limits, label, config.launch, config.record)
     print_summary(summary)
     figure = draw_stages(load_runs([out]), out / "stages.png")
-    print(f"\n{out / 'summary.json'}\n{figure}")
+    print(f"\n{out / 'summary.json'}\n{figure}\n{write_report(out)}")
     return report_errors(summary, out)
 
 

@@ -15,11 +15,12 @@ from eval.recording import FOLDER, states_file
 from eval.skills import SkillEvalConfig, parts_of
 from eval.spec import evaluation_spec
 from eval.trials import SkillStudy
-from eval.view.goals import Places, plain_name
+from eval.view.goals import Places
 from eval.view.page import Page
 from eval.view.player import Player
-from eval.view.scene import Scene
+from eval.view.scene import CAMERAS, Scene
 from eval.view.sources import ChainSource, Entry, ReplaySource, SkillSource, Source
+from eval.view.words import plain_name
 from planner import options as agent_options
 from planner.chain.catalog import AGENTS
 from skills.book import BOOK
@@ -56,6 +57,7 @@ class ViewConfig:
     port: int = option(
         8080, "port to listen on; the next free one if it is taken", min=0, max=65535
     )
+    camera: str = option("third_person", "what the page looks through first", choices=CAMERAS)
     paused: bool = option(False, "begin with time standing still")
 
 
@@ -90,7 +92,7 @@ class Desk:
         source = self._first()
         with contextlib.redirect_stdout(io.StringIO()):  # its own banner
             self._server = viser.ViserServer(host=config.host, port=config.port, verbose=False)
-        self.page = Page(self._server, self)
+        self.page = Page(self._server, self, config.camera)
         self.player = Player(source, Scene(self._server), self.page)
         self.player.playing = not config.paused
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
+from eval.view.words import plain_name
 from tpsrl.episodes.types import Target
 from tpsrl.errors import UserError
 from tpsrl.generation.placement import Placer
@@ -15,11 +15,6 @@ from tpsrl.generation.room import Pose, Room
 from tpsrl.geometry.rotations import yaw_quat
 from tpsrl.scenes.description import Apartment, ObjectType
 from tpsrl.sim.door import Simulator
-
-
-def plain_name(name: str) -> str:
-    """Return the words for a type of object or a place, e.g. ``"tomato soup can"``."""
-    return re.sub(r"^\d+_", "", name).replace("_", " ")
 
 
 class Places:

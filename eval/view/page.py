@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eval.view.goals import plain_name
 from eval.view.player import DEPTH, Player
 from eval.view.scene import CAMERAS, WALLS
-from eval.view.words import plan_html, skill_html, status_html
+from eval.view.words import plain_name, plan_html, skill_html, status_html
 from tpsrl.robot.fetch import CONTROL_HZ
 
 if TYPE_CHECKING:
@@ -32,11 +31,12 @@ class Page:
     Args:
         server: of the page.
         desk: does what the buttons ask for.
+        camera: one of ``CAMERAS``, looked through first.
     """
 
-    def __init__(self, server: ViserServer, desk: Desk) -> None:
+    def __init__(self, server: ViserServer, desk: Desk, camera: str) -> None:
         self._server, self._gui, self._desk = server, server.gui, desk
-        self.camera, self.walls = CAMERAS[0], WALLS[0]
+        self.camera, self.walls = camera, WALLS[0]
         self._last_words = self._last_plots = 0.0
         self._seen: Any = None
         self._gui.configure_theme(show_share_button=False, show_logo=False, control_width="large")
@@ -169,18 +169,21 @@ class Page:
         self._seek.max = max(last, 1)
         self._seek.value = step
         report, marks = player.report(), source.recording.marks(step)
-        self._plan.content = plan_html(report)
+        episode = source.recording.episode
+        self._plan.content = plan_html(report, episode)
         held = self._desk.things[marks.held] if marks.held >= 0 else ""
         held = held or ("a handle" if marks.handle >= 0 else "")
         force = float(source.recording.signals(step, step + 1)[0, 0])
-        self._skill.content = skill_html(report, step - player.run_start(), held, force)
+        self._skill.content = skill_html(report, episode, step - player.run_start(), held, force)
 
     def _draw(self, player: Player) -> None:
         source, end = player.source, player.cursor + 1
         first = max(0, end - _SPAN)
         seconds = np.arange(first, end) / CONTROL_HZ
-        signals = np.nan_to_num(source.recording.signals(first, end))
+        recorded = source.recording.signals(first, end)
+        signals = np.nan_to_num(recorded)
         self._plots["force"].data = (seconds, signals[:, 0].astype(np.float64))
+        self._plots["reward"].visible = bool(np.isfinite(recorded[:, 2]).any())
         self._plots["reward"].data = (seconds, signals[:, 2].astype(np.float64))
         looks = source.looks[first:end]
         self._see(seconds[: len(looks)], looks)
@@ -194,6 +197,7 @@ class Page:
         if names and self._sense.options != names:
             self._sense.options = names
         chosen = self._sense.value
+        self._sense.visible = self._senses.visible = bool(names)
         if chosen not in names:
             return
         size = len(looks[-1][chosen])

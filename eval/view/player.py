@@ -113,6 +113,7 @@ class Player:
             self.open(index)
         except UserError:
             self.source = old
+            source.close()
             raise
         old.close()
 

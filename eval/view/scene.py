@@ -14,8 +14,10 @@ from tpsrl.sim.mujoco.stage import Solid
 if TYPE_CHECKING:
     from viser import ViserServer
 
-CAMERAS = ("third person", "head", "free")
-WALLS = ("glass", "solid", "none")
+CAMERAS = ("third_person", "head", "free")
+WALLS = ("low", "glass", "solid", "none")
+_LOW, _GLASS = 0.3, 0.25
+"""Part of their height that low walls have, and how much glass ones hide."""
 _BEHIND, _UP, _AHEAD, _FOCUS = 2.2, 2.3, 0.5, 0.6
 """Where the following camera is, from the base, and what it looks at, m."""
 _VIEW = 1.15
@@ -23,6 +25,11 @@ _VIEW = 1.15
 _SMOOTH = 0.15
 """Part of the robot's turn that the following camera takes over in a picture."""
 _MOST_BOXES = 16
+_CORNERS = np.array([[(k >> axis & 1) * 2 - 1 for axis in range(3)] for k in range(8)], float)
+_EDGES = np.array(
+    [(_CORNERS[a], _CORNERS[a | bit]) for a in range(8) for bit in (1, 2, 4) if not a & bit]
+)
+"""(12, 2, 3) edges of a box whose half size is 1."""
 
 
 class Scene:
@@ -44,6 +51,7 @@ class Scene:
         # No shadows and no reflections: a machine without a GPU has to draw this, too.
         self._scene.configure_environment_map(None)
         self._scene.configure_default_lights(cast_shadow=False)
+        self._scene.add_light_ambient("/light", intensity=1.2)
         server.initial_camera.position = (0.0, -6.5, 9.0)
         server.initial_camera.look_at = (0.0, 0.0, 0.0)
 
@@ -80,7 +88,8 @@ class Scene:
     def wall(self, kind: str) -> None:
         """Draw the walls as one of ``WALLS``."""
         for mesh in self._walls:
-            mesh.visible, mesh.opacity = kind != "none", 0.25 if kind == "glass" else None
+            mesh.visible, mesh.opacity = kind != "none", _GLASS if kind == "glass" else None
+            mesh.scale = (1.0, 1.0, _LOW) if kind == "low" else 1.0
 
     def show(self, poses: Mapping[str, np.ndarray]) -> None:
         """Move the bodies whose (7,) pose is another one than before."""
@@ -95,13 +104,15 @@ class Scene:
         """Draw wireframes: centre (3,), half size (3,), rgba."""
         while len(self._boxes) < min(len(boxes), _MOST_BOXES):
             name = f"/marks/{len(self._boxes)}"
-            self._boxes.append(self._scene.add_box(name, wireframe=True))
+            black = np.zeros(3, dtype=np.uint8)
+            self._boxes.append(self._scene.add_line_segments(name, _EDGES, black, thickness=0.008))
         for k, handle in enumerate(self._boxes):
             handle.visible = k < len(boxes)
             if k < len(boxes):
                 centre, half, rgba = boxes[k]
-                handle.position, handle.dimensions = centre, 2 * np.asarray(half)
-                handle.color = tuple(round(255 * value) for value in rgba[:3])
+                handle.position, handle.scale = centre, tuple(np.asarray(half, float).tolist())
+                colour = np.round(255 * np.asarray(rgba[:3])).astype(np.uint8)
+                handle.colors = np.broadcast_to(colour, _EDGES.shape)
 
     def film(self, camera: str, base: np.ndarray) -> None:
         """Let all browsers look through a camera at the robot, whose base is at (3,) x, y, yaw."""
