@@ -7,7 +7,7 @@ PYTHON ?= $(firstword $(foreach v,3.11 3.12 3.13,$(shell python$(v) -c 'import v
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint typecheck clean
+.PHONY: help setup demo browser test lint typecheck clean
 
 help:
 	@echo "make setup      create .venv with everything tpsrl needs"
@@ -32,7 +32,13 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/tpsrl demo
 
-test: $(STAMP)
+# The page of tpsrl view is tested in a browser: Debian's, if it may be installed.
+browser:
+	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null \
+	  || { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+	  --no-install-recommends chromium >/dev/null; } || true
+
+test: $(STAMP) browser
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 lint: $(STAMP)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from eval.episode import fingerprint
+from eval.recording import MODES, RECORD, Keeper
+from eval.report import write_report
 from eval.runner import measure, report_errors
 from eval.trials import SkillStudy, TrialJob, Weights, find_weights
 from skills.book import BOOK, row_of
@@ -23,9 +25,10 @@ from ver_trainer.options import option, to_dict
 
 HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment.
 
-Writes episodes.jsonl and summary.json into out=; the same command again runs what is missing."""
+Writes episodes.jsonl, summary.json, report.html and the states of failed episodes into out=; the
+same command again runs what is missing."""
 
-_FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch")
+_FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch", "record")
 """Keys that decide no result."""
 
 
@@ -70,15 +73,19 @@ class SkillEvalConfig:
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
     launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
+    record: str = option("failures", RECORD, choices=MODES)
 
 
 def evaluate_skill(config: SkillEvalConfig) -> int:
     """Run the missing episodes, print and write the summary."""
     name = f"{config.skill}_{config.split}_{config.agent}"
     out = config.out or Path("outputs/skills") / name
-    policy, env_args = _parts(config)
+    policy, env_args = parts_of(config)
     described = _described(config, policy)
-    study = SkillStudy(described, config.skill, env_args, config.agent, policy, config.sample)
+    keeper = Keeper(out.resolve(), config.record)
+    study = SkillStudy(
+        described, config.skill, env_args, config.agent, policy, config.sample, keeper
+    )
     data = _fingerprint(config)
     jobs = [TrialJob(k, config.seed + k, data) for k in range(config.episodes)]
     label = f"{config.agent} {config.skill}"
@@ -87,7 +94,7 @@ def evaluate_skill(config: SkillEvalConfig) -> int:
     _print(config, summary)
     for kind, path in policy.special.items() if policy is not None else ():
         print(f"  where the kind of place is {kind} {path.name} acts, a policy of its own")
-    print(out / "summary.json")
+    print(f"{out / 'summary.json'}\n{write_report(out)}")
     return report_errors(summary, out)
 
 
@@ -112,7 +119,7 @@ def _bytes(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give another file") from None
 
 
-def _parts(config: SkillEvalConfig) -> tuple[Weights | None, dict[str, Any]]:
+def parts_of(config: SkillEvalConfig) -> tuple[Weights | None, dict[str, Any]]:
     """Return the policy's files, and the arguments of the environment."""
     policy, depth = None, None
     env_args: dict[str, Any] = {"actions": config.actions, "contract": config.contract}

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval.figures import draw_stages, load_runs
+from eval.recording import MODES, RECORD
+from eval.report import write_report
 from eval.runner import evaluate, report_errors
 from eval.skills import SkillEvalConfig, evaluate_skill
 from eval.spec import evaluation_spec
@@ -23,9 +25,9 @@ from ver_trainer.options import load, option
 
 HELP = """Run an agent over episodes in worker processes and measure it.
 
-Writes episodes.jsonl (one line an episode), summary.json and stages.png into out=. The same
-command again only runs what is missing, so it can be stopped and continued at any time.
-docs/evaluation.md explains the numbers.
+Writes episodes.jsonl (one line an episode), summary.json, stages.png, report.html and the states
+of failed episodes ('tpsrl view results=DIR') into out=. The same command again only runs what is
+missing, so it can be stopped and continued at any time. docs/evaluation.md explains the numbers.
 
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
   tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment
@@ -61,6 +63,7 @@ class EvalConfig:
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
     launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
+    record: str = option("failures", RECORD, choices=MODES)
 
 
 CONFIG = (EvalConfig, SkillEvalConfig)
@@ -101,10 +104,10 @@ def run(overrides: list[str]) -> int:
         print(skills_in_use(config.agent, config.scenario, config.weights))
     label = f"{scenario} {config.executor}"
     limits = (config.workers, config.attempts, config.timeout)
-    summary = evaluate(spec, episodes, out, *limits, label, config.launch)
+    summary = evaluate(spec, episodes, out, *limits, label, config.launch, config.record)
     print_summary(summary)
     figure = draw_stages(load_runs([out]), out / "stages.png")
-    print(f"\n{out / 'summary.json'}\n{figure}")
+    print(f"\n{out / 'summary.json'}\n{figure}\n{write_report(out)}")
     return report_errors(summary, out)
 
 

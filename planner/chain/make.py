@@ -16,8 +16,8 @@ from planner.chain.grounding import without_navigation
 from planner.chain.interface import Agent, EpisodeMeasure
 from planner.chain.monolithic import MonolithicAgent
 from planner.chain.predicates import HabTask
-from planner.chain.problems import hab_problem
-from planner.chain.tpsrl import EXECUTORS, TpsrlAgent
+from planner.chain.problems import hab_problem, scenario_problem
+from planner.chain.tpsrl import EXECUTORS, ProblemSource, TpsrlAgent
 from skills.learned.factory import skill_factory
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
@@ -28,6 +28,7 @@ def make_agent(
     executor: str = "hab",
     scenario: str = "",
     weights: str | None = None,
+    source: ProblemSource = scenario_problem,
 ) -> Agent:
     """Return an agent that plans a scenario and carries the plan out.
 
@@ -36,6 +37,7 @@ def make_agent(
         executor: one of ``EXECUTORS``; ``"monolithic"`` has no plan to carry out.
         scenario: planning problem to solve; ``""`` takes the one that each episode names.
         weights: folder of learned skills, ``None`` for those shipped.
+        source: problem of an episode where ``scenario`` is ``""``.
 
     Raises:
         UserError: unknown agent or executor, or unusable or missing weights.
@@ -48,7 +50,7 @@ def make_agent(
         return MonolithicAgent(policies[WHOLE_TASK])
 
     def problem(episode: Episode) -> Any:
-        found = hab_problem(scenario or episode.scenario)
+        found = hab_problem(scenario) if scenario else source(episode)
         return found if kind.navigates else without_navigation(found)
 
     skills = skill_factory(policies)

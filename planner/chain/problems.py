@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from planner import Domain, PlannerError, Problem, find_plan, load_domain, load_problem
+from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.generation.rules import (
     OPENED,
@@ -59,6 +60,24 @@ def hab_problem(scenario: str) -> Problem:
     """
     path = find_scenario(scenario)
     return _problem(str(path), path.stat().st_mtime_ns)
+
+
+def scenario_problem(episode: Episode) -> Problem:
+    """Return the problem of the scenario that an episode names; see :func:`hab_problem`."""
+    return hab_problem(episode.scenario)
+
+
+def goal_problem(episode: Episode) -> Problem:
+    """Return the problem of bringing every target of an episode to its goal, in their order.
+
+    Where things are at the start is not in it: an executor sees that.
+    """
+    labels = [target.label for target in episode.targets]
+    goal = [f"object_at({label}, {GOAL_PREFIX}{label})" for label in labels]
+    entities = dict.fromkeys(labels, "movable_entity_type")
+    entities |= dict.fromkeys([GOAL_PREFIX + label for label in labels], "goal_entity_type")
+    described = {"name": "goal", "objects": entities, "goal": [*goal, "not_holding()"]}
+    return load_problem({**described, "init": ["not_holding()"], "stages": {}}, hab_domain())
 
 
 @lru_cache(maxsize=16)

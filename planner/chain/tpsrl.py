@@ -13,7 +13,7 @@ from planner.chain.executors import Executor, HabExecutor, ReplanExecutor
 from planner.chain.grounding import rename
 from planner.chain.interface import AgentReport, SkillRecord
 from planner.chain.predicates import SymbolicWorld
-from planner.chain.problems import hab_problem
+from planner.chain.problems import scenario_problem
 from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
@@ -54,7 +54,7 @@ class TpsrlAgent:
         self.name = name
         self.executor = executor
         self._make = skills
-        self._source = problem or (lambda episode: hab_problem(episode.scenario))
+        self._source = problem or scenario_problem
         self._options = options or TpsrlOptions()
         self._skills: dict[SkillName, Skill] = {}
         self._executor: Executor | None = None
@@ -107,6 +107,11 @@ class TpsrlAgent:
     def report(self) -> AgentReport:
         """Return plan, position in it and every skill run so far; the object stays current."""
         return self._report
+
+    @property
+    def running(self) -> tuple[SkillCall, Skill] | None:
+        """The skill that runs and what it was asked for, ``None`` between two."""
+        return None if self._running is None else (self._running[0].call, self._running[2])
 
     def _start(self, step: Step, sim: Simulator, env_id: int) -> None:
         skill = Release(step.limit) if step.release else self._skill(step.call.skill)

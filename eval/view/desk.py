@@ -1,0 +1,251 @@
+"""What the buttons of the page do: sources opened, objects moved, goals sent."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eval.recording import FOLDER, states_file
+from eval.skills import SkillEvalConfig, parts_of
+from eval.spec import evaluation_spec
+from eval.trials import SkillStudy
+from eval.view.goals import Places
+from eval.view.page import Page
+from eval.view.player import Player
+from eval.view.scene import CAMERAS, Scene
+from eval.view.sources import ChainSource, Entry, ReplaySource, SkillSource, Source
+from eval.view.words import plain_name
+from planner import options as agent_options
+from planner.chain.catalog import AGENTS
+from skills.book import BOOK
+from tpsrl import options
+from tpsrl.errors import UserError
+from tpsrl.habitat.scenes import Scenes, choose_scenes
+from tpsrl.jobs.folder import read_folder
+from tpsrl.provide import load_scenario_episodes
+from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.objects import object_types
+from ver_trainer.options import option
+
+WHOLE = "whole task"
+_MOST = 60
+"""Most episodes in the list of a folder."""
+
+
+@dataclass
+class ViewConfig:
+    """Keys of ``tpsrl view``."""
+
+    results: Path | None = option(None, "result folder of 'tpsrl eval': show what it recorded")
+    scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
+    skill: str | None = option(None, "watch one skill alone", choices=list(BOOK))
+    split: str = field(default="val", metadata=options.SPLIT)
+    data: Path | None = field(default=None, metadata=options.DATA)
+    path: Path | None = field(default=None, metadata=options.PATH)
+    episode: int = option(0, "index of the episode to begin with", min=0)
+    agent: str = option("tpsrl", "who acts; random: skill= only", choices=[*AGENTS, "random"])
+    weights: Path | None = option(None, "weights of agent or skill; null for those shipped")
+    executor: str = field(default="replan", metadata=agent_options.EXECUTOR)
+    seed: int = option(0, "as in tpsrl eval", min=0)
+    host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in")
+    port: int = option(
+        8080, "port to listen on; the next free one if it is taken", min=0, max=65535
+    )
+    camera: str = option("third_person", "what the page looks through first", choices=CAMERAS)
+    paused: bool = option(False, "begin with time standing still")
+
+
+class Desk:
+    """One server with its page, and what it shows.
+
+    Args:
+        config: of the command.
+
+    Attributes:
+        entries: recorded episodes to choose from.
+        whats: what can be watched.
+        agents: who can act.
+        what, agent: what the page begins with.
+
+    Raises:
+        UserError: nothing can be shown, or the package viser is missing.
+    """
+
+    def __init__(self, config: ViewConfig) -> None:
+        try:
+            import viser
+        except ImportError:
+            raise UserError(
+                "'tpsrl view' needs the package viser; install it with: pip install 'tpsrl[view]'"
+            ) from None
+        self.config = config
+        self.entries = [] if config.results is None else entries_of(config.results)
+        self.whats, self.agents = (WHOLE, *BOOK), (*AGENTS, "random")
+        self.what, self.agent = config.skill or WHOLE, config.agent
+        self._wanted: list[tuple[int, str]] = []
+        source = self._first()
+        with contextlib.redirect_stdout(io.StringIO()):  # its own banner
+            self._server = viser.ViserServer(host=config.host, port=config.port, verbose=False)
+        self.page = Page(self._server, self, config.camera)
+        self.player = Player(source, Scene(self._server), self.page)
+        self.player.playing = not config.paused
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://{self.config.host}:{self._server.get_port()}"
+
+    def start_showing(self) -> None:
+        """Begin; returns at once."""
+        first = self.entries[0].index if self.entries else self.config.episode
+        self.player.start(first)
+
+    def close(self) -> None:
+        """End everything."""
+        self.player.close()
+        self._server.stop()
+
+    @property
+    def things(self) -> list[str]:
+        """Names of the objects of the episode that is shown, in its order."""
+        objects = self.player.source.recording.episode.objects
+        return [f"{plain_name(item.type)} ({k})" for k, item in enumerate(objects)]
+
+    @property
+    def places(self) -> list[str]:
+        """Receptacles that stand still."""
+        receptacles = self.player.stage.scene(0).receptacles
+        return sorted(name for name, place in receptacles.items() if place.joint < 0)
+
+    def next(self) -> None:
+        """Open the next episode."""
+        self.player.open(self.player.source.index + 1)
+        self.player.playing = True
+
+    def start(self, what: str, agent: str) -> None:
+        """Let another agent act, in a whole task or one skill."""
+        index = 0 if self._replaying else self.player.source.index
+        self.player.change(self._live(what, agent), index)
+        self.player.playing = True
+
+    def replay(self, index: int) -> None:
+        """Show a recorded episode from its beginning."""
+        if self._replaying:
+            self.player.open(index)
+        else:
+            self.player.change(ReplaySource(self.entries), index)
+        self.player.playing = True
+
+    def drag(self, index: int, position: np.ndarray) -> None:
+        """Put an object elsewhere in the live world, and go on by a step to show it."""
+        quat = self.player.source.recording.poses(self.player.steps).objects[index, 3:]
+        self.player.source.drag(index, position, quat)
+        self.player.seek(self.player.steps)
+        self.player.advance()
+
+    def add(self, thing: str, place: str) -> None:
+        """Add an object and where it should go to the goal that is being made."""
+        names = {plain_name(name): name for name in self.places}
+        self._wanted.append((self.things.index(thing), names[place]))
+        self._show_goal()
+
+    def clear(self) -> None:
+        """Forget the goal that is being made."""
+        self._wanted = []
+        self._show_goal()
+
+    def send(self) -> None:
+        """Send the goal to the agent: it plans from the present on.
+
+        Raises:
+            UserError: it is empty or impossible, or nobody plans.
+        """
+        if not self._wanted:
+            raise UserError("the goal is empty; add an object and a place first")
+        sim, scenes = self.player.source.sim, self._scenes()
+        dataset = None if scenes is None else scenes.read()[0]
+        apartment = load_apartment() if dataset is None else dataset.apartment
+        types = object_types() if dataset is None else dict(dataset.types)
+        self.player.source.send(Places(sim, apartment, dict(types)).targets(self._wanted))
+        self.player.seek(self.player.steps)
+        self.player.redraw()
+        self.player.playing = True
+
+    def _show_goal(self) -> None:
+        things = self.things
+        self.page.goal([f"{things[k]} to {plain_name(place)}" for k, place in self._wanted])
+
+    @property
+    def _replaying(self) -> bool:
+        return isinstance(self.player.source, ReplaySource)
+
+    def _first(self) -> Source:
+        return ReplaySource(self.entries) if self.entries else self._live(self.what, self.agent)
+
+    def _live(self, what: str, agent: str) -> Source:
+        if what != WHOLE:
+            return self._skill(what, agent)
+        if agent == "random":
+            raise UserError("agent=random acts in a skill alone; choose another agent")
+        config, scenes = self.config, self._scenes()
+        spec = evaluation_spec(
+            scenario=config.scenario,
+            agent=agent,
+            executor=config.executor,
+            seed=config.seed,
+            weights=config.weights if agent == config.agent else None,
+            scenes=scenes,
+        )
+        episodes = load_scenario_episodes(
+            config.scenario, config.split, config.data, scenes=scenes, least=config.episode + 1
+        )
+        return ChainSource(spec, episodes)
+
+    def _skill(self, skill: str, agent: str) -> Source:
+        config = self.config
+        own = {"skill": skill, "agent": agent, "seed": config.seed, "split": config.split}
+        weights = config.weights if skill == config.skill else None
+        asked = SkillEvalConfig(**own, weights=weights, data=config.data, path=config.path)  # type: ignore[arg-type]
+        if agent not in ("tpsrl", "scripted", "random"):
+            raise UserError(f"agent={agent} plays no skill alone; use tpsrl, scripted or random")
+        policy, env_args = parts_of(asked)
+        return SkillSource(SkillStudy(own, skill, env_args, agent, policy), config.seed)
+
+    def _scenes(self) -> Scenes | None:
+        config = self.config
+        return choose_scenes(config.path, config.data, config.scenario, config.split, None)
+
+
+def entries_of(folder: Path) -> list[Entry]:
+    """Return the failed episodes whose states a result folder has; without any, the others.
+
+    Raises:
+        UserError: it holds no evaluation, or no states.
+    """
+    records = read_folder(folder)[1]
+    kept = [_entry(folder, record) for _, record in sorted(records.items())]
+    kept = [entry for entry in kept if entry.path.exists()]
+    if not kept:
+        failed = sum(not record["success"] for record in records.values())
+        hint = "run 'tpsrl eval ... record=failures' with another out=, which keeps them"
+        raise UserError(
+            f"{folder} has no states of episodes in {FOLDER}/, {failed} of its {len(records)}"
+            f" episodes failed; {hint if failed else 'record=all keeps those that succeed, too'}."
+        )
+    chosen: Sequence[Entry] = [entry for entry in kept if not entry.success] or kept
+    return list(chosen[:_MOST])
+
+
+def _entry(folder: Path, record: dict[str, Any]) -> Entry:
+    failure = record.get("failure") or {"skill": "", "cause": record.get("cause", "")}
+    text = ", ".join(part for part in (failure["skill"], failure["cause"]) if part)
+    success = bool(record["success"])
+    index = int(record["index"])
+    text = "success" if success else f"failed: {text}"
+    return Entry(index, text, success, states_file(folder, index))

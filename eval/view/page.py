@@ -1,0 +1,251 @@
+"""The page: panels and buttons around the 3D scene. Its texts are in :mod:`eval.view.words`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eval.view.player import DEPTH, Player
+from eval.view.scene import CAMERAS, WALLS
+from eval.view.words import plain_name, plan_html, skill_html, status_html
+from tpsrl.robot.fetch import CONTROL_HZ
+
+if TYPE_CHECKING:
+    from viser import ViserServer
+
+    from eval.view.desk import Desk
+
+SPEEDS = {"1/4": 0.25, "1/2": 0.5, "1x": 1.0, "2x": 2.0, "4x": 4.0, "as fast as can be": 1e6}
+_SPAN = 300
+"""Steps that plots show."""
+_WORDS, _PLOTS = 0.2, 0.5
+"""Seconds between two changes of words, and of plots and the depth picture."""
+
+
+class Page:
+    """Everything that a person reads and presses.
+
+    Args:
+        server: of the page.
+        desk: does what the buttons ask for.
+        camera: one of ``CAMERAS``, looked through first.
+    """
+
+    def __init__(self, server: ViserServer, desk: Desk, camera: str) -> None:
+        self._server, self._gui, self._desk = server, server.gui, desk
+        self.camera, self.walls = camera, WALLS[0]
+        self._last_words = self._last_plots = 0.0
+        self._seen: Any = None
+        self._gui.configure_theme(show_share_button=False, show_logo=False, control_width="large")
+        self._gui.set_panel_label("tpsrl view")
+        tabs = self._gui.add_tab_group()
+        with tabs.add_tab("Watch"):
+            self._watch()
+        with tabs.add_tab("Change"):
+            self._change()
+        if desk.entries:
+            with tabs.add_tab("Failed" if not all(e.success for e in desk.entries) else "Recorded"):
+                self._recorded()
+
+    def _on(self, handle: Any, what: Callable[[Any], Any]) -> None:
+        """Let a person's change of ``handle`` ask the player for ``what`` with its new value."""
+
+        def changed(event: Any) -> None:
+            if event.client is not None:  # the player's own changes ask for nothing
+                value = getattr(handle, "value", None)
+                self._desk.player.ask(lambda: what(value))
+
+        register = handle.on_click if hasattr(handle, "on_click") else handle.on_update
+        register(changed)
+
+    def _button(self, label: str, what: Callable[[], Any], **options: Any) -> Any:
+        button = self._gui.add_button(label, **options)
+        self._on(button, lambda value: what())
+        return button
+
+    def _watch(self) -> None:
+        gui = self._gui
+        self._status = gui.add_html("")
+        self._play = self._button("Pause", self._toggle)
+        self._button("Step", self._step)
+        self._seek = gui.add_slider("Seek", min=0, max=1, step=1, initial_value=0)
+        self._on(self._seek, self._sought)
+        speed = gui.add_dropdown("Speed", tuple(SPEEDS), initial_value="1x")
+        self._on(speed, lambda value: setattr(self._desk.player, "speed", SPEEDS[value]))
+        camera = gui.add_dropdown("Camera", CAMERAS, initial_value=self.camera)
+        self._on(camera, lambda value: setattr(self, "camera", value))
+        walls = gui.add_dropdown("Walls", WALLS, initial_value=self.walls)
+        self._on(walls, self._walled)
+        with gui.add_folder("Plan"):
+            self._plan = gui.add_html("")
+        with gui.add_folder("Skill"):
+            self._skill = gui.add_html("")
+            self._plots = {
+                "reward": self._plot("reward a step", "#1971c2"),
+                "force": self._plot("contact force, N", "#c92a2a"),
+            }
+            self._sense = gui.add_dropdown("Sense", ("-",), initial_value="-")
+            self._senses = self._plot("sense", "#2b8a3e")
+        with gui.add_folder("Head depth, 0 to 5 m"):
+            self._depth = gui.add_image(np.zeros((DEPTH, DEPTH, 3), np.uint8), format="jpeg")
+
+    def _plot(self, title: str, colour: str) -> Any:
+        from viser import uplot
+
+        nothing = np.zeros(1)
+        series = (uplot.Series(label="s"), uplot.Series(label=title, stroke=colour, width=1.5))
+        return self._gui.add_uplot(
+            (nothing, nothing), series, title=title, height=110, legend={"show": False},
+            scales={"x": uplot.Scale(time=False)},
+        )  # fmt: skip
+
+    def _change(self) -> None:
+        gui, desk = self._gui, self._desk
+        self._button("Next episode", desk.next)
+        number = gui.add_number("Episode", 0, min=0, step=1)
+        self._button("Open this episode", lambda: desk.player.open(int(number.value)))
+        self._what = gui.add_dropdown("What", desk.whats, initial_value=desk.what)
+        self._agent = gui.add_dropdown("Agent", desk.agents, initial_value=desk.agent)
+        self._button("Start", lambda: desk.start(self._what.value, self._agent.value))
+        with gui.add_folder("Drag an object"):
+            self._object = gui.add_dropdown("Object", ("-",), initial_value="-")
+            grab = gui.add_checkbox("Grab it", False)
+            self._on(grab, self._grab)
+            self._on(self._object, lambda value: self._grab(grab.value))
+        with gui.add_folder("Send a goal"):
+            self._thing = gui.add_dropdown("Bring", ("-",), initial_value="-")
+            self._place = gui.add_dropdown("to", ("-",), initial_value="-")
+            self._button("Add", lambda: desk.add(self._thing.value, self._place.value))
+            self._goal = gui.add_markdown("")
+            self._button("Send", desk.send)
+            self._button("Clear", desk.clear)
+        self._handle: Any = None
+
+    def _recorded(self) -> None:
+        for entry in self._desk.entries:
+            label = f"{entry.index}: {entry.text}"
+            self._button(label, lambda entry=entry: self._desk.replay(entry.index))  # type: ignore[misc]
+
+    def say(self, text: str) -> None:
+        """Tell the person something that went wrong."""
+        for client in self._server.get_clients().values():
+            client.add_notification("tpsrl view", text, color="red", auto_close_seconds=15.0)
+        print(f"tpsrl view: {text}", flush=True)
+
+    def goal(self, lines: list[str]) -> None:
+        """Show the goal that is being made."""
+        self._goal.content = "\n".join(f"- {line}" for line in lines)
+
+    def opened(self, player: Player) -> None:
+        """Show what another episode brings."""
+        self._grab(False)
+        self._seen = None
+        names = tuple(self._desk.things) or ("-",)
+        for handle in (self._object, self._thing):
+            handle.options = names
+        self._place.options = tuple(map(plain_name, self._desk.places)) or ("-",)
+        self._seek.value = 0
+
+    def refresh(self, player: Player) -> None:
+        """Show words and plots of the present, if it is time."""
+        now, recording = time.monotonic(), player.source.recording
+        seen = (id(recording), player.cursor, player.steps, player.source.ending, player.playing)
+        if seen == self._seen or now < self._last_words + _WORDS:
+            return
+        self._last_words = now
+        self._words(player)
+        if now > self._last_plots + _PLOTS or not player.playing:
+            self._last_plots, self._seen = now, seen
+            self._draw(player)
+
+    def _words(self, player: Player) -> None:
+        source, step, last = player.source, player.cursor, player.steps
+        ending = source.ending if step == last or not source.live else ""
+        self._status.content = status_html(source.title, step, last, CONTROL_HZ, ending)
+        self._play.label = "Pause" if player.playing else "Play"
+        self._seek.max = max(last, 1)
+        self._seek.value = step
+        report, marks = player.report(), source.recording.marks(step)
+        episode = source.recording.episode
+        self._plan.content = plan_html(report, episode)
+        held = self._desk.things[marks.held] if marks.held >= 0 else ""
+        held = held or ("a handle" if marks.handle >= 0 else "")
+        force = float(source.recording.signals(step, step + 1)[0, 0])
+        self._skill.content = skill_html(report, episode, step - player.run_start(), held, force)
+
+    def _draw(self, player: Player) -> None:
+        source, end = player.source, player.cursor + 1
+        first = max(0, end - _SPAN)
+        seconds = np.arange(first, end) / CONTROL_HZ
+        recorded = source.recording.signals(first, end)
+        signals = np.nan_to_num(recorded)
+        self._plots["force"].data = (seconds, signals[:, 0].astype(np.float64))
+        self._plots["reward"].visible = bool(np.isfinite(recorded[:, 2]).any())
+        self._plots["reward"].data = (seconds, signals[:, 2].astype(np.float64))
+        looks = source.looks[first:end]
+        self._see(seconds[: len(looks)], looks)
+        depth = np.clip(player.stage.depth()[0, ..., 0] / 0.5, 0.0, 1.0)
+        grey = (255 * (1.0 - depth)).astype(np.uint8)
+        self._depth.image = np.repeat(grey[..., None], 3, axis=2)
+
+    def _see(self, seconds: np.ndarray, looks: list[dict[str, np.ndarray]]) -> None:
+        """Plot the chosen sense of the running skill, all its numbers in one plot."""
+        names = tuple(looks[-1]) if looks else ()
+        if names and self._sense.options != names:
+            self._sense.options = names
+        chosen = self._sense.value
+        self._sense.visible = self._senses.visible = bool(names)
+        if chosen not in names:
+            return
+        size = len(looks[-1][chosen])
+        rows = [look.get(chosen) for look in looks]
+        kept = [k for k, row in enumerate(rows) if row is not None and len(row) == size]
+        table = np.array([rows[k] for k in kept], dtype=np.float64)
+        columns = tuple(np.ascontiguousarray(column) for column in table.T)
+        shades = ("#2b8a3e", "#1971c2", "#c92a2a", "#e8590c", "#6741d9", "#0c8599", "#868e96")
+        self._senses.series = (
+            {"label": "s"},
+            *({"label": f"{chosen} {k}", "stroke": shades[k % 7]} for k in range(size)),
+        )
+        self._senses.title = chosen
+        self._senses.data = (seconds[kept], *columns)
+
+    def _toggle(self) -> None:
+        self._desk.player.playing = not self._desk.player.playing
+        self._seen = None
+
+    def _step(self) -> None:
+        self._desk.player.playing = False
+        self._desk.player.advance()
+
+    def _sought(self, value: float) -> None:
+        self._desk.player.playing = False
+        self._desk.player.seek(int(value))
+
+    def _walled(self, value: str) -> None:
+        self.walls = value
+        self._desk.player.scene.wall(value)
+
+    def _grab(self, grabbed: bool) -> None:
+        """Put a handle with arrows at the chosen object; the object follows it."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+        things = self._desk.things
+        if not grabbed or self._object.value not in things:
+            return
+        index, player = things.index(self._object.value), self._desk.player
+        recording = player.source.recording
+        pose = recording.poses(player.steps).objects[index]
+        self._handle = self._server.scene.add_transform_controls(
+            "/grab", scale=0.35, disable_rotations=True, depth_test=False, position=pose[:3]
+        )
+
+        @self._handle.on_update
+        def moved(event: Any) -> None:
+            if event.phase == "end":
+                position = np.array(event.target.position)
+                player.ask(lambda: self._desk.drag(index, position))

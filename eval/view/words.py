@@ -1,0 +1,91 @@
+"""The page's words: the plan with its state, the running skill, why there is a new plan."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from planner.chain.interface import AgentReport
+from planner.chain.problems import GOAL_PREFIX
+from tpsrl.episodes.types import Episode
+
+
+def plain_name(name: str) -> str:
+    """Return the words for a type of object or a place, e.g. ``"tomato soup can"``."""
+    return re.sub(r"^\d+_", "", name.rpartition("/")[2]).replace("_", " ")
+
+
+_LINE = '<div style="padding:1px 0;color:{colour};font-weight:{weight}">{mark}&ensp;{text}</div>'
+_BOX = '<div style="font-size:0.8rem;line-height:1.35;padding:0 0.5rem">{}</div>'
+_GREEN, _GREY, _DARK, _RED, _AMBER = "#2b8a3e", "#868e96", "#212529", "#c92a2a", "#b35c00"
+
+
+def spoken(text: str, episode: Episode) -> str:
+    """Return an action, or a reason, with names of things in place of the domain's labels."""
+    for target in episode.targets:
+        thing = plain_name(episode.objects[target.object_index].type)
+        place = plain_name(target.goal_receptacle) or "its place"
+        text = text.replace(GOAL_PREFIX + target.label, f"{place} (goal)")
+        text = text.replace(target.label, thing)
+    return re.sub(r"\bnav\(", "navigate(", text)
+
+
+def status_html(title: str, step: int, last: int, hertz: int, ending: str) -> str:
+    """Return what is shown and how it stands.
+
+    Args:
+        title: of the episode.
+        step: that is shown.
+        last: step there is.
+        hertz: steps a second.
+        ending: ``""`` while it runs.
+    """
+    colour = _GREEN if ending == "success" else _RED
+    end = f'<b style="color:{colour}">{escape(ending)}</b>' if ending else "running"
+    clock = f"<span data-step>step {step}</span> of {last}, {step / hertz:.1f} s"
+    return _BOX.format(f"<b>{escape(title)}</b><br>{clock}<br>{end}")
+
+
+def plan_html(report: AgentReport, episode: Episode) -> str:
+    """Return the plan: what is done, what runs, what comes; and why it is a new one."""
+    lines = []
+    for index, action in enumerate(report.plan):
+        done, now = index < report.cursor, index == report.cursor
+        colour = _GREEN if done else _DARK if now else _GREY
+        mark = "✓" if done else "▶" if now else "·"
+        weight = "600" if now else "400"
+        lines.append(
+            _LINE.format(
+                colour=colour, weight=weight, mark=mark, text=escape(spoken(action, episode))
+            )
+        )
+    why = ""
+    if report.replans:
+        text = f"plan {report.replans + 1}, because: {spoken(report.why, episode)}"
+        why = f'<div data-why style="color:{_AMBER};padding-bottom:3px">{escape(text)}</div>'
+    return _BOX.format(why + ("".join(lines) or "no plan: one skill by itself"))
+
+
+def skill_html(report: AgentReport, episode: Episode, steps: int, held: str, force: float) -> str:
+    """Return the running skill and what came of the last ones.
+
+    Args:
+        report: as it stood.
+        episode: what its labels stand for.
+        steps: of the running skill.
+        held: name of what is held, ``""`` for nothing.
+        force: contact force, N.
+    """
+    if not report.skills:
+        return _BOX.format("between two skills")
+    now = report.skills[-1]
+    policy = f", {now.policy} policy" if now.policy else ""
+    action = escape(spoken(now.action, episode))
+    text = f"<b>{escape(now.skill)}</b>{policy}: {action}, {steps} steps<br>"
+    text += f"holds {escape(held) or 'nothing'}; contact force {force:.0f} N"
+    for run in report.skills[-4:-1]:
+        colour = _GREEN if run.outcome == "success" else _RED
+        cause = f": {run.cause}" if run.cause else ""
+        before = f"{spoken(run.action, episode)} {run.outcome}{cause}"
+        text += f'<div style="color:{colour}">{escape(before)}</div>'
+    return _BOX.format(text)

@@ -1,0 +1,143 @@
+"""What the buttons of ``tpsrl view`` do, without a browser; the page itself: test_view_page.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.episode import run_episode
+from eval.recording import Recording
+from eval.runner import evaluate
+from eval.spec import evaluation_spec
+from eval.view.desk import Desk, ViewConfig
+from eval.view.words import plan_html, spoken
+from tests.eval.real import spec
+from tpsrl.cli import main
+from tpsrl.episodes.shipped import load_shipped
+from tpsrl.errors import UserError
+
+viser = pytest.importorskip("viser", reason="the extra 'view' is not installed")
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    """A desk whose player is moved by the test, not by a thread."""
+    config = ViewConfig(scenario="tidy_house", agent="scripted", port=18080, paused=True)
+    shown = Desk(config)
+    yield shown
+    shown.close()
+
+
+def ahead(desk: Desk, steps: int) -> None:
+    for _ in range(steps):
+        assert desk.player.advance()
+
+
+def test_a_live_episode_is_the_one_that_eval_runs(desk: Desk) -> None:
+    player, steps = desk.player, 60
+    player.open(1)
+    ahead(desk, steps)
+    same = evaluation_spec(
+        scenario="tidy_house", agent="scripted", executor="replan", max_steps=steps
+    )
+    episode = load_shipped("tidy_house", "val").episodes[1]
+    kept = Recording(episode, same.about)
+    with same.simulator.build() as sim:
+        record = same.job(1, episode).empty_record()
+        run_episode(
+            sim, same.agent.build(), same.task.build(episode), record, episode, steps,
+            lambda sim, agent, step: kept.add(sim.state(), agent.report()),
+        )  # fmt: skip
+    live = player.source.recording
+    for step in range(steps + 1):
+        assert np.array_equal(kept.poses(step).objects, live.poses(step).objects)
+        assert np.array_equal(kept.poses(step).arm, live.poses(step).arm)
+    looks = player.source.looks
+    assert len(looks) == len(live) == steps + 1 and all(looks[1:]), "every skill step is sensed"
+    assert np.isfinite(live.signals(1)[:, 2]).all(), "and rewarded"
+
+
+def test_time_goes_both_ways(desk: Desk) -> None:
+    player = desk.player
+    player.open(0)
+    ahead(desk, 30)
+    there = player.source.recording.poses(30).base.copy()
+    player.seek(5)
+    ahead(desk, 25)
+    assert player.steps == 30 and player.cursor == 30, "what was is shown, not run, again"
+    ahead(desk, 1)
+    assert player.steps == 31
+    player.stage.place(player.source.recording.poses(30))
+    assert np.array_equal(player.stage.state().base_pose[0], there)
+    desk.next()
+    assert player.source.index == 1 and player.steps == 0
+
+
+def test_an_object_is_dragged_and_the_planner_copes(desk: Desk) -> None:
+    player = desk.player
+    player.open(0)
+    ahead(desk, 5)
+    episode = player.source.recording.episode
+    target = episode.targets[0]
+    plan = player.report().plan
+    desk.drag(target.object_index, np.array(target.goal_pos))
+    now = player.source.recording.poses(player.steps).objects[target.object_index, :3]
+    assert np.linalg.norm(now[:2] - target.goal_pos[:2]) < 0.05
+    for _ in range(400):
+        player.advance()
+        if player.report().plan != plan:
+            break
+    report = player.report()
+    assert report.replans == 1 and report.why and target.label not in " ".join(report.plan)
+    assert "because" in plan_html(report, episode)
+
+
+def test_a_goal_is_sent_and_planned_for(desk: Desk) -> None:
+    player = desk.player
+    player.open(0)
+    ahead(desk, 3)
+    with pytest.raises(UserError, match="the goal is empty"):
+        desk.send()
+    thing, place = desk.things[20], "table 01"
+    desk.add(thing, place)
+    desk.send()
+    ahead(desk, 20)
+    report, recording = player.report(), player.source.recording
+    assert len(recording.episode.targets) == 1 and len(recording.plans) == 2
+    words = [spoken(action, recording.episode) for action in report.plan]
+    name = thing.partition(" (")[0]
+    assert words[-1] == f"place({name}, {place} (goal))" and words[0] == f"navigate({name})"
+    desk.add(thing, "sofa")
+    with pytest.raises(UserError, match="one place only"):
+        desk.send()
+    desk.clear()
+
+
+def test_one_skill_alone_and_back(desk: Desk) -> None:
+    player = desk.player
+    desk.start("pick", "tpsrl")
+    ahead(desk, 10)
+    assert player.report().skills[0].skill == "pick" and player.steps == 10
+    assert np.isfinite(player.source.recording.signals(1)[:, 2]).all()
+    assert "joint" in player.source.looks[-1]
+    with pytest.raises(UserError, match="nobody plans here"):
+        player.source.send([])
+    with pytest.raises(UserError, match="plays no skill alone"):
+        desk.start("pick", "monolithic")
+    assert player.report().skills[0].skill == "pick", "a mistake changes nothing"
+    desk.start("whole task", "scripted")
+    ahead(desk, 1)
+    assert player.report().plan
+
+
+def test_folders_without_states_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    episodes = load_shipped("tidy_house", "val").episodes[:1]
+    evaluate(spec(steps=1), episodes, tmp_path)
+    assert main(["view", f"results={tmp_path}"]) == 2
+    error = capsys.readouterr().err
+    assert "has no states of episodes" in error and "record=failures" in error
+    assert main(["view", f"results={tmp_path / 'none'}"]) == 2
+    assert "holds no evaluation" in capsys.readouterr().err
