@@ -9,9 +9,10 @@ from typing import Any
 
 from eval.episode import fingerprint
 from eval.runner import measure, report_errors
-from eval.trials import SkillStudy, TrialJob, Weights, find_weights
+from eval.trials import SkillStudy, TrialJob
 from skills.book import BOOK, row_of
-from skills.learned.cards import digests, identity
+from skills.learned.cards import PolicyFiles, digests, identity
+from skills.learned.find import find_policy
 from skills.learned.inference import NumpyPolicy
 from tpsrl import options
 from tpsrl.errors import UserError
@@ -40,7 +41,7 @@ class SkillEvalConfig:
     )
     weights: Path | None = field(
         default=None,
-        metadata={"help": "folder of weights, or a .safetensors file; null: those shipped"},
+        metadata={"help": "run folder, checkpoint, file or folder of skills; null: those shipped"},
     )
     episodes: int = field(default=500, metadata={"help": "how many", "min": 1})
     split: str = field(default="val", metadata=options.SPLIT)
@@ -85,8 +86,8 @@ def evaluate_skill(config: SkillEvalConfig) -> int:
     limits = (config.workers, config.attempts, config.timeout)
     summary = measure(study, jobs, out, *limits, label, config.launch)
     _print(config, summary)
-    for kind, path in policy.special.items() if policy is not None else ():
-        print(f"  where the kind of place is {kind} {path.name} acts, a policy of its own")
+    for kind, own in policy.special.items() if policy is not None else ():
+        print(f"  where the kind of place is {kind} {own.path.name} acts, a policy of its own")
     print(out / "summary.json")
     return report_errors(summary, out)
 
@@ -112,12 +113,20 @@ def _bytes(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give another file") from None
 
 
-def _parts(config: SkillEvalConfig) -> tuple[Weights | None, dict[str, Any]]:
+def _parts(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any]]:
     """Return the policy's files, and the arguments of the environment."""
     policy, depth = None, None
     env_args: dict[str, Any] = {"actions": config.actions, "contract": config.contract}
+    if config.agent != "tpsrl" and config.weights is not None:
+        raise UserError(
+            f"weights={config.weights} would not be used by agent={config.agent}; give"
+            " agent=tpsrl, or leave weights= out."
+        )
     if config.agent == "tpsrl":
-        policy = find_weights(config.weights, config.skill)
+        policy = find_policy(config.weights, config.skill)
+        if policy.card.actions != config.actions and row_of(config.skill).uses_arm:
+            own = policy.card.actions
+            raise UserError(f"{policy.path} was trained with actions={own}; give actions={own}.")
         seen: dict[str, tuple[int, ...]] = {}  # the union, the general policy's own first
         for path in policy.files.values():
             seen = NumpyPolicy.load(path).observations | seen
@@ -148,7 +157,7 @@ def _engine(config: SkillEvalConfig) -> dict[str, Any]:
     return args
 
 
-def _described(config: SkillEvalConfig, policy: Weights | None) -> dict[str, Any]:
+def _described(config: SkillEvalConfig, policy: PolicyFiles | None) -> dict[str, Any]:
     """Return what the results are of; ``weights_files`` only where several files act."""
     described = {k: v for k, v in to_dict(config).items() if k not in _FREE}
     if policy is not None:
