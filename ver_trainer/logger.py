@@ -19,7 +19,6 @@ from ver_trainer.config import LogConfig
 from ver_trainer.errors import ConfigError
 from ver_trainer.files import replacing, writing
 
-
 LINE = 80
 """Columns of a line of progress."""
 _BAR = 12
