@@ -190,16 +190,8 @@ Observer = Callable[[Simulator, Agent, int], None]
 """Called after reset and after every step with the number of steps; videos use it."""
 
 
-def run_episode(
-    sim: Simulator,
-    agent: Agent,
-    task: EpisodeMeasure,
-    record: EpisodeRecord,
-    episode: Episode,
-    max_steps: int,
-    observer: Observer | None = None,
-) -> EpisodeRecord:
-    """Run one episode in world 0 and fill its record.
+class EpisodeRun:
+    """One episode in world 0 that somebody else advances; what happened goes into a record.
 
     Success is the benchmark's: the agent calls stop and the goal holds at that moment.
 
@@ -210,43 +202,83 @@ def run_episode(
         record: with index, seed and names filled in.
         episode: what to load.
         max_steps: control steps after which the episode fails.
-        observer: called after reset and after each step.
     """
-    start = time.perf_counter()
-    sim.reset([episode], [record.seed])
-    agent.reset(sim, 0, episode, record.seed)
-    clock, meter, trace = StageClock(), Meter(sim.state(), 0), Trace()
-    trace.add(sim.state())
-    clock.update(task.stages(sim, 0), 0)
-    if observer is not None:
-        observer(sim, agent, 0)
-    record.end, step = "max_steps", 0
-    while step < max_steps:
-        action = agent.act(sim, 0)
+
+    def __init__(
+        self,
+        sim: Simulator,
+        agent: Agent,
+        task: EpisodeMeasure,
+        record: EpisodeRecord,
+        episode: Episode,
+        max_steps: int,
+    ) -> None:
+        self.sim, self.agent, self.task, self.record = sim, agent, task, record
+        self.max_steps, self.steps, self.over = max_steps, 0, False
+        self._start = time.perf_counter()
+        sim.reset([episode], [record.seed])
+        agent.reset(sim, 0, episode, record.seed)
+        self._clock, self._meter, self._trace = StageClock(), Meter(sim.state(), 0), Trace()
+        self._trace.add(sim.state())
+        self._clock.update(task.stages(sim, 0), 0)
+        record.end = "max_steps"
+
+    def step(self) -> bool:
+        """Let the agent act once; return whether the world has moved on and the episode with it."""
+        if self.over or self.steps >= self.max_steps:
+            self.over = True
+            return False
+        action = self.agent.act(self.sim, 0)
         if action is None:
-            record.end = "stop"
-            break
-        sim.step(np.asarray(action, dtype=np.float64)[None])
-        step += 1
-        state = sim.state()
-        trace.add(state)
+            self.record.end, self.over = "stop", True
+            return False
+        self.sim.step(np.asarray(action, dtype=np.float64)[None])
+        self.steps += 1
+        state = self.sim.state()
+        self._trace.add(state)
         if bool(state.diverged[0]):
             # The engine has reset this world: nothing of it may be counted from here on.
-            record.end = "diverged"
-            break
-        meter.update(state)
-        clock.update(task.stages(sim, 0), step)
+            self.record.end, self.over = "diverged", True
+            return False
+        self._meter.update(state)
+        self._clock.update(self.task.stages(self.sim, 0), self.steps)
+        return True
+
+    def finish(self) -> EpisodeRecord:
+        """Fill and return the record."""
+        record = self.record
+        record.steps, record.states = self.steps, self._trace.digest
+        record.goal_at_end = record.end != "diverged" and bool(self.task.success(self.sim, 0))
+        record.success = record.end == "stop" and record.goal_at_end
+        record.stages, record.ordered_stages = self._clock.first, self._clock.ordered
+        for name in ("distance", "turned", "force_max", "force_sum", "hold_violations"):
+            setattr(record, name, getattr(self._meter, name))
+        _add_report(record, self.agent.report())
+        record.seconds = time.perf_counter() - self._start
+        return record
+
+
+def run_episode(
+    sim: Simulator,
+    agent: Agent,
+    task: EpisodeMeasure,
+    record: EpisodeRecord,
+    episode: Episode,
+    max_steps: int,
+    observer: Observer | None = None,
+) -> EpisodeRecord:
+    """Run one episode to its end and return its record; arguments as of :class:`EpisodeRun`.
+
+    Args:
+        observer: called after reset and after each step.
+    """
+    run = EpisodeRun(sim, agent, task, record, episode, max_steps)
+    moved = True
+    while moved:
         if observer is not None:
-            observer(sim, agent, step)
-    record.steps, record.states = step, trace.digest
-    record.goal_at_end = record.end != "diverged" and bool(task.success(sim, 0))
-    record.success = record.end == "stop" and record.goal_at_end
-    record.stages, record.ordered_stages = clock.first, clock.ordered
-    for name in ("distance", "turned", "force_max", "force_sum", "hold_violations"):
-        setattr(record, name, getattr(meter, name))
-    _add_report(record, agent.report())
-    record.seconds = time.perf_counter() - start
-    return record
+            observer(sim, agent, run.steps)
+        moved = run.step()
+    return run.finish()
 
 
 def _add_report(record: EpisodeRecord, report: AgentReport) -> None:

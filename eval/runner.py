@@ -15,8 +15,10 @@ from typing import Any, Protocol
 
 from eval.episode import EpisodeJob, EpisodeRecord, blame, run_episode
 from eval.metrics import summarize
+from eval.recording import Keeper
 from eval.spec import EvaluationSpec
 from eval.statistics import wilson
+from planner.chain.interface import Agent
 from tpsrl import provenance
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -26,6 +28,7 @@ from tpsrl.jobs.progress import Tally
 from tpsrl.jobs.threads import one_thread
 from tpsrl.launch.config import LaunchConfig
 from tpsrl.launch.pools import open_pool
+from tpsrl.sim.door import Simulator
 
 Record = dict[str, Any]
 """A line of ``episodes.jsonl``: ``index``, ``fingerprint``, ``success``, ``steps`` and more."""
@@ -184,6 +187,7 @@ class _ChainStudy:
     """An agent over whole episodes, see :class:`Study`."""
 
     spec: EvaluationSpec
+    keeper: Keeper
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -196,8 +200,16 @@ class _ChainStudy:
 
             def play(job: EpisodeJob) -> Record:
                 task, record = self.spec.task.build(job.episode), job.empty_record()
+                kept = self.keeper.begin(job.episode, self.spec.about)
+
+                def observe(sim: Simulator, agent: Agent, step: int) -> None:
+                    if kept is not None:
+                        kept.add(sim.state(), agent.report())
+
                 steps = self.spec.max_steps
-                return run_episode(sim, agent, task, record, job.episode, steps).to_json()
+                done = run_episode(sim, agent, task, record, job.episode, steps, observe).to_json()
+                self.keeper.end(kept, done)
+                return done
 
             yield play, dataclasses.asdict(sim.info)
 
@@ -220,6 +232,7 @@ def evaluate(
     timeout: float = 3600.0,
     label: str = "eval",
     launch: LaunchConfig | None = None,
+    record: str = "none",
 ) -> dict[str, Any]:
     """Run an agent over the episodes that ``out`` lacks, see :func:`measure`.
 
@@ -232,6 +245,7 @@ def evaluate(
         timeout: wall-clock seconds for one episode before its worker is taken for hung.
         label: shown beside the progress bar.
         launch: where the workers are; ``None`` for this machine.
+        record: whose states are kept in ``out``: ``"failures"``, ``"all"`` or ``"none"``.
 
     Returns:
         The summary, as written to ``summary.json``.
@@ -241,7 +255,8 @@ def evaluate(
         RuntimeError: workers cannot start.
     """
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
-    return measure(_ChainStudy(spec), jobs, out, workers, attempts, timeout, label, launch)
+    study = _ChainStudy(spec, Keeper(out.resolve(), record))
+    return measure(study, jobs, out, workers, attempts, timeout, label, launch)
 
 
 def report_errors(summary: Mapping[str, Any], out: Path) -> int:

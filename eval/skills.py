@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.episode import fingerprint
+from eval.recording import MODES, RECORD, Keeper
 from eval.runner import measure, report_errors
 from eval.trials import SkillStudy, TrialJob
 from skills.book import BOOK, row_of
@@ -26,7 +27,7 @@ HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment
 
 Writes episodes.jsonl and summary.json into out=; the same command again runs what is missing."""
 
-_FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch")
+_FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch", "record")
 """Keys that decide no result."""
 
 
@@ -71,6 +72,7 @@ class SkillEvalConfig:
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
     launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
+    record: str = option("failures", RECORD, choices=MODES)
 
 
 def evaluate_skill(config: SkillEvalConfig) -> int:
@@ -79,7 +81,10 @@ def evaluate_skill(config: SkillEvalConfig) -> int:
     out = config.out or Path("outputs/skills") / name
     policy, env_args = _parts(config)
     described = _described(config, policy)
-    study = SkillStudy(described, config.skill, env_args, config.agent, policy, config.sample)
+    keeper = Keeper(out.resolve(), config.record)
+    study = SkillStudy(
+        described, config.skill, env_args, config.agent, policy, config.sample, keeper
+    )
     data = _fingerprint(config)
     jobs = [TrialJob(k, config.seed + k, data) for k in range(config.episodes)]
     label = f"{config.agent} {config.skill}"

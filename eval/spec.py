@@ -66,6 +66,11 @@ class EvaluationSpec:
     max_steps: int
     seed: int = 0
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a recording says of the run: its config and its simulator."""
+        return {"config": dict(self.config), "simulator": dict(self.simulator.kwargs)}
+
     def job(self, index: int, episode: Episode) -> EpisodeJob:
         """Return an episode with the seed that its index gives it, whatever else is run."""
         seed = int(np.random.SeedSequence([self.seed, index]).generate_state(1)[0])

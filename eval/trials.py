@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from eval.episode import plain
+from eval.recording import Keeper, Recording
 from eval.statistics import wilson
 from eval.trace import Trace
+from planner.chain.interface import AgentReport, SkillRecord
 from skills.book import make_skill, row_of
 from skills.envs.agents import DrivingAgent, EnvAgent, RandomAgent, SkillAgent
 from skills.envs.single import SkillEnv
@@ -52,6 +54,7 @@ class SkillStudy:
         agent: ``"tpsrl"`` (a trained policy), ``"scripted"`` or ``"random"``.
         policy: weights of the trained policy; the environment offers what all of them sense.
         sample: actions are drawn from the policy's distribution; otherwise its mean acts.
+        keeper: of the states of episodes; ``None`` keeps none.
     """
 
     config: Mapping[str, Any]
@@ -60,6 +63,7 @@ class SkillStudy:
     agent: str
     policy: PolicyFiles | None = None
     sample: bool = False
+    keeper: Keeper | None = None
 
     @contextlib.contextmanager
     def player(self) -> Iterator[tuple[Callable[[TrialJob], dict[str, Any]], dict[str, Any]]]:
@@ -69,7 +73,13 @@ class SkillStudy:
 
             def play(job: TrialJob) -> dict[str, Any]:
                 own = {"index": job.index, "fingerprint": job.fingerprint}
-                return own | plain(play_episode(env, agent, job.seed))
+                trial = Trial(env, agent, job.seed)
+                about = {"config": dict(self.config), "simulator": scenes_of(env)}
+                kept = self.keeper and self.keeper.begin(env.sim.episode(0), about)
+                record = own | plain(trial.play(kept))
+                if self.keeper is not None:
+                    self.keeper.end(kept, record)
+                return record
 
             yield play, dataclasses.asdict(env.sim.info)
 
@@ -165,36 +175,89 @@ def scripted_agent(env: SkillEnv) -> EnvAgent:
     return SkillAgent(env, make_skill)
 
 
+def scenes_of(env: SkillEnv) -> dict[str, Any]:
+    """Return what a recording says of an environment's simulator."""
+    scenes = env.config.scenes(env.worlds.task.scenario)
+    return {
+        "engine": env.config.sim,
+        "scenes": None if scenes is None else dataclasses.asdict(scenes),
+    }
+
+
+class Trial:
+    """The episode of a seed, begun and not yet played.
+
+    Args:
+        env: environment of the skill.
+        agent: that acts in it.
+        seed: of the episode.
+
+    Attributes:
+        report: the one skill that runs, as the agent of a chain reports it.
+        reward: of the last step.
+        over: the episode has ended.
+        observation: what the agent sees now.
+    """
+
+    def __init__(self, env: SkillEnv, agent: EnvAgent, seed: int) -> None:
+        self.env, self.agent, self.seed = env, agent, seed
+        self.observation, self._info = env.reset(seed=seed)
+        self._where = _place(env)
+        agent.reset(seed)
+        self.report = AgentReport(skills=[SkillRecord(env.skill, env.skill)])
+        self.reward, self._total, self._peak, self.over = 0.0, 0.0, 0.0, False
+        self._trace = Trace()
+        self._trace.add(env.sim.state())
+
+    def step(self) -> None:
+        """Let the agent act once."""
+        if isinstance(self.agent, PolicyAgent):
+            self.agent.observation = self.observation
+        after = self.env.step(self.agent.act())
+        self.observation, self.reward, terminated, truncated, self._info = after
+        self._trace.add(self.env.sim.state())
+        self._total += float(self.reward)
+        self._peak = max(self._peak, self._info["force"])
+        self.over = terminated or truncated
+        run = self.report.skills[0]
+        run.steps += 1
+        if self.over:
+            run.outcome = "success" if self._info["success"] else "failure"
+            run.cause = self._info["cause"]
+
+    def play(self, recording: Recording | None = None) -> dict[str, Any]:
+        """Play to the end; return the record."""
+        if recording is not None:
+            recording.add(self.env.sim.state(), self.report)
+        while not self.over:
+            self.step()
+            if recording is not None:
+                recording.add(self.env.sim.state(), self.report, self.reward)
+        return self.record()
+
+    def record(self) -> dict[str, Any]:
+        """Return what happened so far."""
+        info, skill = self._info, getattr(self.agent, "skill", None)
+        reason = "" if skill is None else skill.status(self.env.sim, 0).reason
+        return {
+            "seed": self.seed,
+            "episode_id": info["episode_id"],
+            "layout": info["layout"],
+            "success": bool(info["success"]),
+            "cause": info["cause"],
+            "reason": reason,
+            "return": self._total,
+            "steps": self.report.skills[0].steps,
+            "states": self._trace.digest,
+            "force_max": self._peak,
+            **self._where,
+            **{k: v for k, v in info.items() if k.endswith(("distance", "angle", "error"))},
+        }
+
+
 def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
     """Let an agent play the episode of a seed; return its record."""
-    observation, info = env.reset(seed=seed)
-    place = _place(env)
-    agent.reset(seed)
-    total, steps, peak, over, trace = 0.0, 0, 0.0, False, Trace()
-    trace.add(env.sim.state())
-    while not over:
-        if isinstance(agent, PolicyAgent):
-            agent.observation = observation
-        observation, reward, terminated, truncated, info = env.step(agent.act())
-        trace.add(env.sim.state())
-        total, steps, peak = total + float(reward), steps + 1, max(peak, info["force"])
-        over = terminated or truncated
-    skill = getattr(agent, "skill", None)
-    reason = "" if skill is None else skill.status(env.sim, 0).reason
-    return {
-        "seed": seed,
-        "episode_id": info["episode_id"],
-        "layout": info["layout"],
-        "success": bool(info["success"]),
-        "cause": info["cause"],
-        "reason": reason,
-        "return": total,
-        "steps": steps,
-        "states": trace.digest,
-        "force_max": peak,
-        **place,
-        **{k: v for k, v in info.items() if k.endswith(("distance", "angle", "error"))},
-    }
+    return Trial(env, agent, seed).play()
 
 
 def _place(env: SkillEnv) -> dict[str, str]:

@@ -59,7 +59,7 @@ def make_simulator(
 
 def _mujoco(
     num_envs: int, depth: int | None, scenes: Scenes | None, pool: Mapping[str, int] | None
-) -> Simulator:
+) -> MujocoSimulator:
 
     if scenes is None:
         return MujocoSimulator(num_envs, depth=depth, pool=pool)
@@ -71,6 +71,19 @@ def _mujoco(
         apartment=dataset.apartment,
         types=dataset.types,
     )
+
+
+def make_stage(depth: int | None, scenes: Mapping[str, Any] | None = None) -> MujocoSimulator:
+    """Return a world in which recorded states of any engine are shown.
+
+    Args:
+        depth: pixels of the head depth picture, ``None`` for none.
+        scenes: fields of :class:`Scenes`, ``None`` for tpsrl's own apartment.
+
+    Raises:
+        UserError: the scenes are missing or malformed.
+    """
+    return _mujoco(1, depth, None if scenes is None else Scenes(**scenes), None)
 
 
 def object_pool(episodes: Iterable[Episode]) -> dict[str, int]:

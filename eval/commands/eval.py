@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval.figures import draw_stages, load_runs
+from eval.recording import MODES, RECORD
 from eval.runner import evaluate, report_errors
 from eval.skills import SkillEvalConfig, evaluate_skill
 from eval.spec import evaluation_spec
@@ -61,6 +62,7 @@ class EvalConfig:
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
     launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
+    record: str = option("failures", RECORD, choices=MODES)
 
 
 CONFIG = (EvalConfig, SkillEvalConfig)
@@ -101,7 +103,7 @@ def run(overrides: list[str]) -> int:
         print(skills_in_use(config.agent, config.scenario, config.weights))
     label = f"{scenario} {config.executor}"
     limits = (config.workers, config.attempts, config.timeout)
-    summary = evaluate(spec, episodes, out, *limits, label, config.launch)
+    summary = evaluate(spec, episodes, out, *limits, label, config.launch, config.record)
     print_summary(summary)
     figure = draw_stages(load_runs([out]), out / "stages.png")
     print(f"\n{out / 'summary.json'}\n{figure}")

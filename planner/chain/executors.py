@@ -150,6 +150,7 @@ class ReplanExecutor:
         self._queue: list[Step] = []
         self._settled = False
         self._before_front = False
+        self._why = ""
 
     def next(self, last: tuple[Step, SkillRecord] | None) -> Step | None:
         """See :meth:`Executor.next`."""
@@ -179,6 +180,7 @@ class ReplanExecutor:
             if self._settled:
                 return None
             self._settled, self._plan = True, None
+            self._why = "the goal does not hold after the last action"
             if self._options.settle_steps:
                 self._queue.append(wait_step(self._options.settle_steps))
 
@@ -202,6 +204,7 @@ class ReplanExecutor:
             judge(record, (), self._world)
             if step.call.skill == "navigate" and record.outcome != "success" and not step.optional:
                 self._plan = None  # it did not get back to the drawer: look again
+                self._why = f"{step.text}: {record.cause}"
             return
         action = self._plan.actions[step.index]
         judge(record, action.effects, self._world)
@@ -210,6 +213,7 @@ class ReplanExecutor:
             self._at = next((a.args[0] for a in action.effects if a.name == "robot_at"), self._at)
         else:
             self._at = self._plan = None
+            self._why = f"{step.text}: {record.cause}"
             if step.target is not None:
                 self._failures[step.target] += 1
         self._follow_up(step, record.outcome == "success")
@@ -232,13 +236,17 @@ class ReplanExecutor:
         if target is not None and self._failures[target] < self._options.max_failures:
             return None
         self._releases += 1
-        self._plan = None
+        if self._plan is not None:
+            self._plan, self._why = None, "holds what the plan cannot use"
         return release_step() if self._releases <= self._options.max_failures else None
 
     def _keep_plan(self) -> bool:
         if self._plan is None or self._monitor is None:
             return False
-        return not self._monitor.threatened(self._cursor)
+        lost = self._monitor.threatened(self._cursor)
+        if lost:
+            self._why = f"{lost[0]} does not hold any more"
+        return not lost
 
     def _make_plan(self) -> bool:
         """Plan from the present; return whether there is something to carry out or verify."""
@@ -260,7 +268,8 @@ class ReplanExecutor:
             return False
         self._plan, self._monitor, self._cursor = plan, Monitor(plan, self._sees), 0
         if plan.actions:  # an empty plan only says that the goal was verified
-            self._report.replans += bool(self._report.plan)
+            if self._report.plan:
+                self._report.replans, self._report.why = self._report.replans + 1, self._why
             self._report.plan, self._report.cursor = plan.text(), 0
         return True
 

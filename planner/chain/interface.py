@@ -42,6 +42,7 @@ class AgentReport:
         cursor: index of the running action in ``plan``.
         skills: every skill run, in order.
         replans: how often the agent planned again.
+        why: why it did so last, ``""`` if it never did.
         extra: further numbers to store.
     """
 
@@ -49,6 +50,7 @@ class AgentReport:
     cursor: int = 0
     skills: list[SkillRecord] = field(default_factory=list)
     replans: int = 0
+    why: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
 
 

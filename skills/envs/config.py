@@ -123,7 +123,7 @@ class EnvConfig:
             raise UserError(f"spawn='{spawn}' is unknown; use 'auto', 'hab' or 'near'.")
         starts, fraction = self._starts(skill)
         task = self.task(skill)
-        scenes = self._scenes(task.scenario)
+        scenes = self.scenes(task.scenario)
         if scenes is not None:
             episodes = scenes.read()[1]
         elif fraction < 1.0:
@@ -165,7 +165,12 @@ class EnvConfig:
             return _load(Path(files) if files else find_episodes(scenario, self.split))
         return tuple(episode for file in files for episode in _load(Path(file)))
 
-    def _scenes(self, scenario: str) -> Scenes | None:
+    def scenes(self, scenario: str) -> Scenes | None:
+        """Return the scenes of a Habitat dataset that ``path`` names, ``None`` for tpsrl's own.
+
+        Raises:
+            UserError: several episode files with ``path``, or something is missing there.
+        """
         path = None if self.path is None else Path(self.path)
         several = self.episodes is not None and not isinstance(self.episodes, str | Path)
         if several and path is None:

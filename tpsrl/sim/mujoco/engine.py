@@ -30,6 +30,7 @@ from tpsrl.sim.mujoco.model import build
 from tpsrl.sim.mujoco.pool import fits, need
 from tpsrl.sim.mujoco.render import Renderer
 from tpsrl.sim.mujoco.shared import SharedModel
+from tpsrl.sim.mujoco.stage import Poses, Solid, place, solid_poses, solids
 from tpsrl.sim.mujoco.states import gather
 from tpsrl.sim.mujoco.world import World
 from tpsrl.sim.scene_info import SceneLibrary
@@ -280,6 +281,23 @@ class MujocoSimulator(Simulator):
         """
         world = self._worlds[env_id]
         return deepest_overlap(world.model, world.data, world.object_bodies)
+
+    def place(self, poses: Poses, env_id: int = 0) -> None:
+        """Put everything where it was, at rest and with nothing held: to be looked at.
+
+        Not part of the door: recorded states of any engine are shown with it.
+        """
+        place(self._worlds[env_id], poses)
+        self._look(env_id)
+        self._changed.add(env_id)
+
+    def solids(self, env_id: int = 0) -> list[Solid]:
+        """Return what a picture of this world's episode is made of. Not part of the door."""
+        return solids(self._worlds[env_id])
+
+    def solid_poses(self, env_id: int = 0) -> dict[str, np.ndarray]:
+        """Return (7,) position and quaternion of each ``Solid.body``. Not part of the door."""
+        return solid_poses(self._worlds[env_id])
 
     def settle(self, seconds: float, env_id: int = 0) -> None:
         """See :meth:`Simulator.settle`."""

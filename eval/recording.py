@@ -1,0 +1,214 @@
+"""What happened in one world, step by step, compact and exact: recorded, kept, shown again.
+
+A file holds a few hundred kB an episode. Numbers that do not change cost nearly nothing: every
+row is kept as its difference in bits to the one before, which compresses well and loses none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.chain.interface import AgentReport, SkillRecord
+from tpsrl.episodes.habitat_json import episode_from_json, episode_to_json
+from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError
+from tpsrl.files import write_atomically
+from tpsrl.sim.door import SimState
+from tpsrl.sim.mujoco.stage import Poses
+
+FOLDER = "states"
+"""Of a result folder: where the files are."""
+MODES = ("failures", "all", "none")
+RECORD = "whose states are kept in out= ('tpsrl view results=DIR' shows them)"
+_DIGITS = 12
+"""Decimals of poses of the episode itself; those of the steps are exact."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What an agent was about in one step.
+
+    Attributes:
+        held: index of the held object, -1 for none.
+        handle: index of the held marker, -1 for none.
+        plan: index into ``Recording.plans``, -1 for none.
+        cursor: index of the running action in that plan.
+        run: index into ``Recording.runs``, -1 for none.
+    """
+
+    held: int
+    handle: int
+    plan: int
+    cursor: int
+    run: int
+
+
+class Recording:
+    """One episode; it grows by :meth:`add`.
+
+    Args:
+        episode: what was loaded; of targets that change later only these are kept.
+        about: plain values: what made it.
+
+    Attributes:
+        plans: each with the ``step`` it was made in, its ``actions`` as text, and ``why``.
+    """
+
+    def __init__(self, episode: Episode, about: Mapping[str, Any]) -> None:
+        self.episode, self.about = episode, dict(about)
+        self.plans: list[dict[str, Any]] = []
+        self._runs: list[SkillRecord] = []
+        self._earlier: list[SkillRecord] = []
+        self._poses: Any = []
+        self._marks: Any = []
+        self._signals: Any = []
+        self._joints = 0
+        self._plan: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self._poses)
+
+    @property
+    def runs(self) -> list[SkillRecord]:
+        """Every skill run so far, in order."""
+        return [*self._earlier, *self._runs]
+
+    def add(self, state: SimState, report: AgentReport, reward: float = np.nan) -> None:
+        """Add the state of world 0 after the reset or a step.
+
+        Args:
+            state: of the simulator.
+            report: of the agent, as it stands.
+            reward: of the running skill in this step, NaN where none is known.
+        """
+        if report.plan and report.plan is not self._plan:
+            self._plan = report.plan
+            why = report.why if self.plans else ""
+            self.plans.append({"step": len(self), "actions": list(report.plan), "why": why})
+        if report.skills is not self._runs:  # another agent goes on
+            self._earlier, self._runs = self.runs, report.skills
+        fields = (state.base_pose, state.arm_qpos, state.joint_pos)
+        objects = np.concatenate([state.object_pos[0], state.object_quat[0]], axis=1)
+        row = [np.asarray(field[0], dtype=np.float64) for field in fields]
+        self._joints = len(row[-1])
+        self._poses.append(np.concatenate([*row, np.asarray(objects, dtype=np.float64).ravel()]))
+        held = (int(state.held_object[0]), int(state.held_marker[0]))
+        place = (len(self.plans) - 1, report.cursor, len(self._earlier) + len(self._runs) - 1)
+        self._marks.append(np.array([*held, *place], dtype=np.int16))
+        signals = (float(state.force[0]), float(state.force_sum[0]), reward)
+        self._signals.append(np.array(signals, dtype=np.float32))
+
+    def poses(self, step: int) -> Poses:
+        """Return where everything was, to the last bit."""
+        row, joints = self._poses[step], self._joints
+        objects = row[10 + joints :].reshape(-1, 7)
+        return Poses(row[:3], row[3:10], row[10 : 10 + joints], objects)
+
+    def marks(self, step: int) -> Marks:
+        """Return what the agent was about."""
+        return Marks(*(int(value) for value in self._marks[step]))
+
+    def signals(self, first: int = 0, end: int | None = None) -> np.ndarray:
+        """Return (k, 3) float32: contact force and its accumulated increases, N, and reward."""
+        return np.array(self._signals[first:end], dtype=np.float32).reshape(-1, 3)
+
+    def save(self, path: Path) -> None:
+        """Write the file.
+
+        Raises:
+            StorageError: it cannot be written; what stood there before is intact.
+        """
+        header = {
+            "episode": episode_to_json(self.episode, _DIGITS),
+            "about": self.about,
+            "plans": self.plans,
+            "runs": [dataclasses.asdict(run) for run in self.runs],
+            "joints": self._joints,
+        }
+        content = io.BytesIO()
+        np.savez_compressed(
+            content,
+            header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
+            poses=_packed(np.array(self._poses)),
+            marks=np.array(self._marks, dtype=np.int16).T,
+            signals=np.array(self._signals, dtype=np.float32).T,
+        )
+        write_atomically(path, content.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> Recording:
+        """Read a file.
+
+        Raises:
+            UserError: it is missing or damaged.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                header = json.loads(file["header"].tobytes())
+                found = cls(episode_from_json(header["episode"], str(path)), header["about"])
+                found.plans = header["plans"]
+                found._runs = [SkillRecord(**run) for run in header["runs"]]
+                found._joints = int(header["joints"])
+                found._poses, found._marks = _unpacked(file["poses"]), file["marks"].T
+                found._signals = file["signals"].T
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise UserError(
+                f"{path}: no states of an episode ({error}); remove the file, and run 'tpsrl eval'"
+                " with another out= to record it anew."
+            ) from None
+        return found
+
+
+def _packed(rows: np.ndarray) -> np.ndarray:
+    """Return (t, k) float64 as (8, k, t) uint8, each byte beside those of its kind and column."""
+    bits = np.ascontiguousarray(rows).view(np.uint64)
+    bits = bits ^ np.vstack([np.zeros_like(bits[:1]), bits[:-1]])
+    return np.ascontiguousarray(bits.view(np.uint8).reshape(*bits.shape, 8).transpose(2, 1, 0))
+
+
+def _unpacked(planes: np.ndarray) -> np.ndarray:
+    """Return what :func:`_packed` was given."""
+    bits = np.ascontiguousarray(planes.transpose(2, 1, 0)).view(np.uint64)[..., 0]
+    return np.bitwise_xor.accumulate(bits, axis=0).view(np.float64)
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Which episodes of an evaluation are kept, and where.
+
+    Attributes:
+        folder: of the results.
+        mode: one of ``MODES``.
+    """
+
+    folder: Path
+    mode: str = "none"
+
+    def begin(self, episode: Episode, about: Mapping[str, Any]) -> Recording | None:
+        """Return a recording to add to, ``None`` if nothing is kept."""
+        return None if self.mode == "none" else Recording(episode, about)
+
+    def end(self, recording: Recording | None, record: Mapping[str, Any]) -> None:
+        """Write the file of an episode that is to be kept.
+
+        Args:
+            recording: what :meth:`begin` returned.
+            record: of the episode, as it stands in ``episodes.jsonl``.
+        """
+        if recording is not None and (self.mode == "all" or not record["success"]):
+            recording.about["record"] = dict(record)
+            recording.save(states_file(self.folder, record["index"]))
+
+
+def states_file(folder: Path, index: int) -> Path:
+    """Return where a result folder has the states of an episode, if it has them."""
+    return folder / FOLDER / f"episode_{index:06d}.npz"

@@ -1,0 +1,86 @@
+"""States of episodes: kept exactly, in little space, and shown as they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.episode import run_episode
+from eval.recording import Recording, states_file
+from eval.spec import evaluation_spec
+from tests.eval.real import Wanderer
+from tpsrl.cli import main
+from tpsrl.engines import make_stage
+from tpsrl.episodes.shipped import load_shipped
+from tpsrl.errors import UserError
+
+EXACT = ("base_pose", "arm_qpos", "ee_pos", "object_pos", "object_quat", "joint_pos", "link_pos")
+
+
+def test_states_are_shown_again_to_the_last_bit(tmp_path: Path) -> None:
+    spec = evaluation_spec(scenario="set_table", agent="scripted", executor="replan", max_steps=400)
+    episode = load_shipped("set_table", "val").episodes[0]
+    kept, states = Recording(episode, spec.about), []
+
+    with spec.simulator.build() as sim:
+
+        def observe(sim, agent, step):
+            kept.add(sim.state(), agent.report())
+            states.append(sim.state())
+
+        record = spec.job(0, episode).empty_record()
+        agent, task = spec.agent.build(), spec.task.build(episode)
+        run_episode(sim, agent, task, record, episode, spec.max_steps, observe)
+    path = tmp_path / "states" / "x.npz"
+    kept.save(path)
+    assert path.stat().st_size < 150 * len(states) and list(path.parent.iterdir()) == [path]
+
+    read = Recording.load(path)
+    assert len(read) == len(states) == 401 and read.runs == agent.report().skills
+    assert read.plans[0]["actions"] == agent.report().plan
+    marks = [read.marks(step) for step in range(len(read))]
+    assert [m.held for m in marks] == [int(s.held_object[0]) for s in states]
+    assert [m.handle for m in marks] == [int(s.held_marker[0]) for s in states]
+    assert max(m.handle for m in marks) >= 0, "the drawer is opened"
+    assert np.array_equal(read.signals()[:, 0], np.array([s.force[0] for s in states], np.float32))
+    with make_stage(None) as stage:
+        stage.reset([read.episode], [0])
+        for step in [*range(0, 401, 7), 3]:
+            stage.place(read.poses(step))
+            shown = stage.state()
+            for name in EXACT:
+                assert np.array_equal(getattr(shown, name), getattr(states[step], name)), name
+
+
+def test_solids_stand_where_their_bodies_are() -> None:
+    episode = load_shipped("tidy_house", "val").episodes[0]
+    with make_stage(None) as stage:
+        stage.reset([episode], [0])
+        solids, poses = stage.solids(), stage.solid_poses()
+        assert {solid.body for solid in solids} <= set(poses)
+        assert {"walls", "floor", "fridge/top_door"} <= {solid.part for solid in solids}
+        assert sum(body.startswith("object/") for body in poses) == len(episode.objects)
+        for index, item in enumerate(episode.objects):
+            assert np.allclose(poses[f"object/{index}"][:3], item.pos, atol=1e-6)
+        for solid in solids:
+            assert solid.faces.max() < len(solid.vertices) and len(solid.faces)
+
+
+@pytest.mark.parametrize("mode,kept", [("failures", [1]), ("all", [0, 1]), ("none", [])])
+def test_what_is_kept(mode: str, kept: list[int], tmp_path: Path) -> None:
+    from eval.recording import Keeper
+    from planner.chain.interface import AgentReport, SkillRecord
+
+    episode = load_shipped("tidy_house", "val").episodes[0]
+    keeper = Keeper(tmp_path, mode)
+    with make_stage(None) as stage:
+        stage.reset([episode], [0])
+        for index in range(2):
+            recording = keeper.begin(episode, {})
+            if recording is not None:
+                recording.add(stage.state(), AgentReport(skills=[SkillRecord("wait", "wait()")]))
+            keeper.end(recording, {"index": index, "success": index == 0})
+    assert [k for k in range(2) if states_file(tmp_path, k).exists()] == kept
