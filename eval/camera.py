@@ -17,10 +17,11 @@ _HEIGHTS = (0.35, 0.75, 1.1)
 _FOCUS_AHEAD, _FOCUS_HEIGHT = 0.35, 0.75
 _NEAR_TARGET = 1.6
 _TURN_SECONDS, _MOVE_SECONDS = 0.8, 0.3
-_LOOK_SECONDS = 0.2
-_HIDDEN_LOOKS = 2
+_LOOK_SECONDS = 0.1
+_HIDDEN_LOOKS = 4
 """After so many looks in which too much is hidden the picture cuts to another place."""
-_ENOUGH = 0.7
+_ENOUGH, _LITTLE = 0.7, 0.4
+"""Shares of the points: what should be seen, and below what the picture cuts at once."""
 _MARGIN = 0.1
 
 
@@ -47,7 +48,7 @@ class Place:
 
 PLACES = tuple(
     Place(around, above, distance)
-    for above, distance in ((32.0, 2.5), (50.0, 2.6), (72.0, 2.9))
+    for above, distance in ((32.0, 2.8), (50.0, 2.9), (72.0, 3.1))
     for around in (145.0, -145.0, 180.0, 105.0, -105.0, 60.0, -60.0)
 )
 
@@ -99,7 +100,7 @@ class Follower:
         self, sim: Simulator, points: np.ndarray, focus: np.ndarray, yaw: float, seconds: float
     ) -> None:
         passed, self._seconds = seconds - self._seconds, seconds
-        if self._place is not None and 0 <= passed:
+        if self._place is not None and passed >= 0:
             wanted = _pose(self._place, yaw)
             turned = 1.0 - np.exp(-passed / _TURN_SECONDS)
             gap = wanted - self._pose
@@ -109,8 +110,9 @@ class Follower:
             if seconds - self._looked < _LOOK_SECONDS:
                 return
             self._looked = seconds
-            self._hidden = 0 if self._seen(sim, points, self._pose) >= _ENOUGH else self._hidden + 1
-            if self._hidden < _HIDDEN_LOOKS:
+            seen = self._seen(sim, points, self._pose)
+            self._hidden = 0 if seen >= _ENOUGH else self._hidden + 1
+            if seen >= _LITTLE and self._hidden < _HIDDEN_LOOKS:
                 return
         shown = [
             self._seen(sim, points, _pose(place, yaw)) - place.cost(self._place) for place in PLACES

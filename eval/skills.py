@@ -79,22 +79,34 @@ def evaluate_skill(config: SkillEvalConfig) -> int:
     """Run the missing episodes, print and write the summary."""
     name = f"{config.skill}_{config.split}_{config.agent}"
     out = config.out or Path("outputs/skills") / name
-    policy, env_args = _parts(config)
-    described = _described(config, policy)
-    keeper = Keeper(out.resolve(), config.record)
-    study = SkillStudy(
-        described, config.skill, env_args, config.agent, policy, config.sample, keeper
-    )
+    study = study_of(config, Keeper(out.resolve(), config.record))
     data = _fingerprint(config)
     jobs = [TrialJob(k, config.seed + k, data) for k in range(config.episodes)]
     label = f"{config.agent} {config.skill}"
     limits = (config.workers, config.attempts, config.timeout)
     summary = measure(study, jobs, out, *limits, label, config.launch)
     _print(config, summary)
-    for kind, own in policy.special.items() if policy is not None else ():
+    for kind, own in study.policy.special.items() if study.policy is not None else ():
         print(f"  where the kind of place is {kind} {own.path.name} acts, a policy of its own")
     print(out / "summary.json")
     return report_errors(summary, out)
+
+
+def study_of(config: SkillEvalConfig, keeper: Keeper | None = None) -> SkillStudy:
+    """Return what a configuration measures.
+
+    Args:
+        config: of ``tpsrl eval skill=...``.
+        keeper: of the states of episodes.
+
+    Raises:
+        UserError: there are no weights, or what is asked for does not fit them.
+    """
+    policy, env_args = _parts(config)
+    described = _described(config, policy)
+    return SkillStudy(
+        described, config.skill, env_args, config.agent, policy, config.sample, keeper
+    )
 
 
 def _fingerprint(config: SkillEvalConfig) -> str:

@@ -69,7 +69,7 @@ class SkillStudy:
     def player(self) -> Iterator[tuple[Callable[[TrialJob], dict[str, Any]], dict[str, Any]]]:
         """See :class:`eval.runner.Study`."""
         with contextlib.closing(SkillEnv(self.skill, **self.env_args)) as env:
-            agent = self._agent(env)
+            agent = self.acting(env)
 
             def play(job: TrialJob) -> dict[str, Any]:
                 own = {"index": job.index, "fingerprint": job.fingerprint}
@@ -83,7 +83,8 @@ class SkillStudy:
 
             yield play, dataclasses.asdict(env.sim.info)
 
-    def _agent(self, env: SkillEnv) -> EnvAgent:
+    def acting(self, env: SkillEnv) -> EnvAgent:
+        """Return who acts, in an environment made with ``env_args``."""
         if self.agent == "random":
             return RandomAgent(env)
         if self.agent == "scripted":

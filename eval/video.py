@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 
 from eval.camera import Follower
-from eval.episode import EpisodeRecord, run_episode
+from eval.episode import EpisodeRecord, EpisodeRun, run_episode
 from eval.overlay import HALF, WHOLE, Caption, Layout, Panel, running_target, target_boxes
 from eval.plan_view import SmallMap
 from eval.spec import EvaluationSpec
+from eval.trials import SkillStudy, Trial
 from planner.chain.interface import Agent, AgentReport
+from planner.chain.problems import GOAL_PREFIX
+from skills.envs.single import SkillEnv
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.jobs.progress import Tally
@@ -28,6 +31,8 @@ FPS = 30
 WIDTH, HEIGHT = 1280, 720
 _END_SECONDS = 2.0
 _SHOWN_STEPS = 10
+_DEPTH = 128
+_POLICIES = {"tpsrl": "learned", "scripted": "scripted", "random": ""}
 _QUALITY = ("-crf", "23", "-preset", "superfast", "-threads", "2")
 
 
@@ -239,6 +244,56 @@ def record_episode(
     return record
 
 
+def record_trial(study: SkillStudy, seed: int, out: Path, speed: int = 1) -> dict[str, Any]:
+    """Play the episode of a seed in a skill's environment and write its video.
+
+    Args:
+        study: as of an evaluation of the skill.
+        seed: of the episode.
+        out: ``.mp4`` file.
+        speed: as in :func:`record_episode`.
+
+    Returns:
+        The record, as an evaluation would have stored it, but for index and fingerprint.
+
+    Raises:
+        UserError: no OpenGL, or the file cannot be written.
+    """
+    env_args = {**study.env_args, "depth": study.env_args.get("depth") or _DEPTH}
+    world = contextlib.closing(SkillEnv(study.skill, **env_args))
+    with one_thread(), VideoWriter(out) as writer, world as env:
+        trial = Trial(env, study.acting(env), seed)
+        episode, run = env.sim.episode(0), trial.report.skills[0]
+        run.action, run.policy = _action(env), _POLICIES[study.agent]
+        title = f"{study.skill.replace('_', ' ').capitalize()}, seed {seed}"
+        camera = EpisodeCamera(episode, speed, title=title)
+        total = 0.0
+        writer.write(camera.shoot(env.sim, trial.report, 0))
+        while not trial.over:
+            trial.step()
+            total += float(trial.reward)
+            notes = (f"reward {float(trial.reward):+.3f}", f"return {total:.2f}")
+            if run.steps % speed == 0 and not trial.over:
+                writer.write(camera.shoot(env.sim, trial.report, run.steps, notes))
+        camera.shoot(env.sim, trial.report, run.steps, notes)
+        record = trial.record()
+        hold(writer, camera.last(record["success"], record["cause"]))
+    return record
+
+
+def _action(env: SkillEnv) -> str:
+    """Return what the skill is about, as a plan would say it."""
+    call = env.worlds.origins[0].call
+    if call is None:
+        return env.skill
+    label = env.sim.episode(0).targets[call.target].label if call.target is not None else ""
+    if call.joint is not None:
+        label = call.joint
+    elif env.skill == "place" or call.place == "goal":
+        return f"{env.skill}({label}, {GOAL_PREFIX}{label})"
+    return f"{env.skill}({label})"
+
+
 def _title(episode: Episode, index: int) -> str:
     return f"{episode.scenario.replace('_', ' ').capitalize()}, episode {index}"
 
@@ -305,10 +360,7 @@ def compare_episode(
 def _frames(
     side: Side, episode: Episode, record: EpisodeRecord, speed: int
 ) -> Generator[np.ndarray, None, None]:
-    """Yield the frames of one run as it goes on; its record is filled at the end.
-
-    The observer of an episode cannot wait for the other run, so its frames go through a thread.
-    """
+    """Yield the frames of one run as it goes on; its record is filled at the end."""
     spec = side.spec
     sim = spec.simulator.build()
     camera = EpisodeCamera(episode, speed, depth=False, title=side.title, layout=HALF)

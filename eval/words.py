@@ -13,6 +13,7 @@ from tpsrl.episodes.types import Episode
 _CALL = re.compile(r"([a-z_]+)\(([^()]*)\)")
 _WORDS = {
     "nav": "go to {0}",
+    "navigate": "go to {0}",
     "nav_to_receptacle": "go to {0}",
     "pick": "pick {0}",
     "place": "place {0} on {1}",
@@ -61,10 +62,7 @@ def reason(report: AgentReport, episode: Episode) -> str:
     """Return why the present plan is not the first one, ``""`` if it is."""
     if not report.replans:
         return ""
-    failed = [run for run in report.skills if run.outcome in ("failure", "timeout")]
-    if not failed:
-        return "the goal did not hold at the end of the last one"
-    return f"{spoken(failed[-1].action, episode)}: {failed[-1].cause or failed[-1].outcome}"
+    return spoken(report.why, episode)
 
 
 def _names(episode: Episode) -> dict[str, str]:

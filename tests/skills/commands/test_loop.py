@@ -51,6 +51,13 @@ def test_every_command_that_a_training_prints_works(trained, tmp_path, capsys):
     assert main([*printed["eval"], "episodes=1", "workers=1", f"out={tmp_path / 'e'}"]) == 0
     summary = json.loads((tmp_path / "e" / "summary.json").read_text())
     assert summary["episodes"] == 1 and "pick on val" in capsys.readouterr().out
+    video = tmp_path / "x.mp4"
+    assert main([*printed["record"], "speed=20", f"out={video}"]) == 0
+    said, (row,) = capsys.readouterr().out, (tmp_path / "e" / "episodes.jsonl").open()
+    assert video.exists() and json.loads(row)["states"] in said  # the episode that was measured
+    failures = ["record", f"failures={tmp_path / 'e'}", "speed=50"]
+    assert main(failures) == 0 and "1 of 1 episodes failed" in capsys.readouterr().out
+    assert (tmp_path / "e" / "videos" / "failure_0000.mp4").exists()
     pytest.importorskip("onnx")
     assert main([*printed["export"], f"out={tmp_path}"]) == 0
     assert (tmp_path / "pick.onnx").exists()
