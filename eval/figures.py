@@ -40,7 +40,7 @@ def load_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def draw_stages(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
-    """Draw cumulative success per stage with 95% intervals, one panel a scenario.
+    """Draw cumulative success per stage with 95% score intervals, one panel a scenario.
 
     The last point, "stop", is task success: the agent called stop and the goal held.
 
@@ -97,17 +97,15 @@ def _draw_panel(
         rows = [run["stages"].get(name) for name in names] + [run["success"]]
         shift = 0.08 * (number - (len(runs) - 1) / 2)
         points = [(x + shift, row) for x, row in zip(positions, rows, strict=True) if row]
-        means = [100 * row["mean"] for _, row in points]
-        below = [m - 100 * row["low"] for m, (_, row) in zip(means, points, strict=True)]
-        above = [100 * row["high"] - m for m, (_, row) in zip(means, points, strict=True)]
         axis.errorbar(
             [x for x, _ in points],
-            means,
-            yerr=[[max(0.0, value) for value in below], [max(0.0, value) for value in above]],
+            [100 * row["mean"] for _, row in points],
+            yerr=_whiskers([row for _, row in points]),
             marker="o",
             markersize=4,
             capsize=3,
             linewidth=1.5,
+            clip_on=False,
             label=f"{run['name']} (n={run['episodes']})",
             **styles.get(_key(run), {}),
         )
@@ -117,6 +115,13 @@ def _draw_panel(
     axis.set_ylim(-3, 103)
     axis.grid(axis="y", alpha=0.3)
     axis.legend(fontsize=8)
+
+
+def _whiskers(rates: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """Return how far the 95% score intervals reach below and above the rates, in percent."""
+    below = [100 * (rate["mean"] - rate["wilson"]["low"]) for rate in rates]
+    above = [100 * (rate["wilson"]["high"] - rate["mean"]) for rate in rates]
+    return [[max(0.0, value) for value in side] for side in (below, above)]  # but for rounding
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,12 +20,9 @@ def summarize(records: Iterable[EpisodeRecord], seed: int = 0) -> dict[str, Any]
         seed: of the bootstrap.
     """
     rows = sorted(records, key=lambda record: record.index)
-    success = bootstrap([row.success for row in rows], seed).to_json()
-    low, high = wilson(sum(row.success for row in rows), len(rows))
-    success["wilson"] = {"low": low, "high": high} if rows else None
     return {
         "episodes": len(rows),
-        "success": success,
+        "success": _rate([row.success for row in rows], seed),
         "stages": stage_curve(rows, seed),
         "stages_any_order": stage_curve(rows, seed, ordered=False),
         "failures": failures(rows),
@@ -59,8 +56,15 @@ def stage_curve(
     curve = {}
     for name in names:
         source = [(row.ordered_stages if ordered else row.stages).get(name) for row in rows]
-        curve[name] = bootstrap([step is not None for step in source], seed).to_json()
+        curve[name] = _rate([step is not None for step in source], seed)
     return curve
+
+
+def _rate(happened: Sequence[bool], seed: int) -> dict[str, Any]:
+    """Return a rate with both intervals: the bootstrap's is a point where all or none happened."""
+    rate = bootstrap(list(happened), seed).to_json()
+    low, high = wilson(sum(happened), len(happened))
+    return {**rate, "wilson": {"low": low, "high": high} if happened else None}
 
 
 def failures(rows: Sequence[EpisodeRecord]) -> dict[str, dict[str, int]]:

@@ -153,8 +153,7 @@ class _Session:
     def _measured(self, won: int, tally: Tally) -> str:
         count = tally.done + 1
         low, high = wilson(won, count)
-        speed = self.steps / tally.seconds
-        return f"{speed:.0f} steps/s, success {won / count:.1%} [{low:.0%}, {high:.0%}]"
+        return f"success {won / count:.1%} [{100 * low:.0f}, {100 * high:.0f}]"
 
     def facts(self) -> dict[str, Any]:
         return {

@@ -11,9 +11,10 @@ from eval.episode import fingerprint
 from eval.recording import MODES, RECORD, Keeper
 from eval.report import write_report
 from eval.runner import measure, report_errors
-from eval.trials import SkillStudy, TrialJob, Weights, find_weights
+from eval.trials import SkillStudy, TrialJob
 from skills.book import BOOK, row_of
-from skills.learned.cards import digests, identity
+from skills.learned.cards import PolicyFiles, digests, identity
+from skills.learned.find import find_policy
 from skills.learned.inference import NumpyPolicy
 from tpsrl import options
 from tpsrl.errors import UserError
@@ -43,7 +44,7 @@ class SkillEvalConfig:
     )
     weights: Path | None = field(
         default=None,
-        metadata={"help": "folder of weights, or a .safetensors file; null: those shipped"},
+        metadata={"help": "run folder, checkpoint, file or folder of skills; null: those shipped"},
     )
     episodes: int = field(default=500, metadata={"help": "how many", "min": 1})
     split: str = field(default="val", metadata=options.SPLIT)
@@ -80,22 +81,34 @@ def evaluate_skill(config: SkillEvalConfig) -> int:
     """Run the missing episodes, print and write the summary."""
     name = f"{config.skill}_{config.split}_{config.agent}"
     out = config.out or Path("outputs/skills") / name
-    policy, env_args = parts_of(config)
-    described = _described(config, policy)
-    keeper = Keeper(out.resolve(), config.record)
-    study = SkillStudy(
-        described, config.skill, env_args, config.agent, policy, config.sample, keeper
-    )
+    study = study_of(config, Keeper(out.resolve(), config.record))
     data = _fingerprint(config)
     jobs = [TrialJob(k, config.seed + k, data) for k in range(config.episodes)]
     label = f"{config.agent} {config.skill}"
     limits = (config.workers, config.attempts, config.timeout)
     summary = measure(study, jobs, out, *limits, label, config.launch)
     _print(config, summary)
-    for kind, path in policy.special.items() if policy is not None else ():
-        print(f"  where the kind of place is {kind} {path.name} acts, a policy of its own")
+    for kind, own in study.policy.special.items() if study.policy is not None else ():
+        print(f"  where the kind of place is {kind} {own.path.name} acts, a policy of its own")
     print(f"{out / 'summary.json'}\n{write_report(out)}")
     return report_errors(summary, out)
+
+
+def study_of(config: SkillEvalConfig, keeper: Keeper | None = None) -> SkillStudy:
+    """Return what a configuration measures.
+
+    Args:
+        config: of ``tpsrl eval skill=...``.
+        keeper: of the states of episodes.
+
+    Raises:
+        UserError: there are no weights, or what is asked for does not fit them.
+    """
+    policy, env_args = parts_of(config)
+    described = _described(config, policy)
+    return SkillStudy(
+        described, config.skill, env_args, config.agent, policy, config.sample, keeper
+    )
 
 
 def _fingerprint(config: SkillEvalConfig) -> str:
@@ -119,12 +132,20 @@ def _bytes(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give another file") from None
 
 
-def parts_of(config: SkillEvalConfig) -> tuple[Weights | None, dict[str, Any]]:
+def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any]]:
     """Return the policy's files, and the arguments of the environment."""
     policy, depth = None, None
     env_args: dict[str, Any] = {"actions": config.actions, "contract": config.contract}
+    if config.agent != "tpsrl" and config.weights is not None:
+        raise UserError(
+            f"weights={config.weights} would not be used by agent={config.agent}; give"
+            " agent=tpsrl, or leave weights= out."
+        )
     if config.agent == "tpsrl":
-        policy = find_weights(config.weights, config.skill)
+        policy = find_policy(config.weights, config.skill)
+        if policy.card.actions != config.actions and row_of(config.skill).uses_arm:
+            own = policy.card.actions
+            raise UserError(f"{policy.path} was trained with actions={own}; give actions={own}.")
         seen: dict[str, tuple[int, ...]] = {}  # the union, the general policy's own first
         for path in policy.files.values():
             seen = NumpyPolicy.load(path).observations | seen
@@ -155,7 +176,7 @@ def _engine(config: SkillEvalConfig) -> dict[str, Any]:
     return args
 
 
-def _described(config: SkillEvalConfig, policy: Weights | None) -> dict[str, Any]:
+def _described(config: SkillEvalConfig, policy: PolicyFiles | None) -> dict[str, Any]:
     """Return what the results are of; ``weights_files`` only where several files act."""
     described = {k: v for k, v in to_dict(config).items() if k not in _FREE}
     if policy is not None:

@@ -102,7 +102,8 @@ def evaluation_spec(
         seed: of the run.
         depth: pixels of the head depth picture, ``None`` for none.
         config: further plain values that describe the run.
-        weights: folder of learned skills, ``None`` for those shipped; they decide ``depth``.
+        weights: of learned skills, ``None`` for those shipped (``skills.learned.find``); they
+            decide ``depth``.
         scenes: of a Habitat dataset, ``None`` for tpsrl's own.
         habitat: ``engine="habitat"``: interpreter, robot and GPU.
 
@@ -116,11 +117,13 @@ def evaluation_spec(
     described |= {"agent": agent, "executor": executor}
     described |= {"engine": engine, "max_steps": steps, "seed": seed, **(config or {})}
     options: dict[str, Any] = {"agent": agent, "executor": executor, "scenario": scenario}
-    if agent != "scripted":
-        learned, needed = _learned(agent, scenario, weights)
-        depth = needed or depth
-        options["weights"] = learned["weights"]
-        described |= learned
+    if agent != "scripted" or weights is not None:
+        policies = policies_of(agent, scenario, weights)
+        options["weights"] = policies  # a run may get a better checkpoint while this goes on
+        depth = common_depth({name: p.card for name, p in policies.items()}) or depth
+        described["weights"] = None if weights is None else str(weights.resolve())
+        described["policies"] = fingerprints(policies)
+        described["stand_ins"] = stand_ins(agent, scenario, policies)
         if agent == "monolithic":
             described["executor"] = None
     engine_options: dict[str, Any] = {"engine": engine, "depth": depth}
@@ -137,18 +140,3 @@ def evaluation_spec(
         max_steps=steps,
         seed=seed,
     )
-
-
-def _learned(agent: str, scenario: str, weights: Path | None) -> tuple[dict[str, Any], int | None]:
-    """Return what describes an agent's policies, and the depth pixels that they need.
-
-    Raises:
-        UserError: unknown agent, or unusable or missing weights.
-    """
-    policies = policies_of(agent, scenario, weights)
-    described = {
-        "weights": None if weights is None else str(weights.resolve()),
-        "policies": fingerprints(policies),
-        "stand_ins": stand_ins(agent, scenario, policies),
-    }
-    return described, common_depth({name: p.card for name, p in policies.items()})

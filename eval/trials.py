@@ -6,8 +6,7 @@ import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -21,28 +20,9 @@ from planner.chain.interface import AgentReport, SkillRecord
 from skills.book import make_skill, row_of
 from skills.envs.agents import DrivingAgent, EnvAgent, RandomAgent, SkillAgent
 from skills.envs.single import SkillEnv
-from skills.learned.cards import SHIPPED, policy_of, special_places, weights_path
+from skills.learned.cards import PolicyFiles
 from skills.learned.inference import NumpyPolicy
 from skills.superseded.laws.standing import STANDING
-from tpsrl.errors import UserError
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The files that act in a skill's environment.
-
-    Attributes:
-        general: acts wherever no other does.
-        special: kind of place -> the file that acts there instead.
-    """
-
-    general: Path
-    special: Mapping[str, Path] = field(default_factory=dict)
-
-    @property
-    def files(self) -> dict[str, Path]:
-        """All of them, by their names without the ending."""
-        return {path.stem: path for path in (self.general, *self.special.values())}
 
 
 @dataclass(frozen=True)
@@ -81,7 +61,7 @@ class SkillStudy:
     skill: str
     env_args: dict[str, Any]
     agent: str
-    policy: Weights | None = None
+    policy: PolicyFiles | None = None
     sample: bool = False
     keeper: Keeper | None = None
 
@@ -89,7 +69,7 @@ class SkillStudy:
     def player(self) -> Iterator[tuple[Callable[[TrialJob], dict[str, Any]], dict[str, Any]]]:
         """See :class:`eval.runner.Study`."""
         with contextlib.closing(SkillEnv(self.skill, **self.env_args)) as env:
-            agent = self.agent_in(env)
+            agent = self.acting(env)
 
             def play(job: TrialJob) -> dict[str, Any]:
                 own = {"index": job.index, "fingerprint": job.fingerprint}
@@ -103,15 +83,15 @@ class SkillStudy:
 
             yield play, dataclasses.asdict(env.sim.info)
 
-    def agent_in(self, env: SkillEnv) -> EnvAgent:
-        """Return who acts in an environment of the skill."""
+    def acting(self, env: SkillEnv) -> EnvAgent:
+        """Return who acts, in an environment made with ``env_args``."""
         if self.agent == "random":
             return RandomAgent(env)
         if self.agent == "scripted":
             return scripted_agent(env)
         assert self.policy is not None
-        special = {kind: NumpyPolicy.load(path) for kind, path in self.policy.special.items()}
-        return PolicyAgent(env, NumpyPolicy.load(self.policy.general), self.sample, special)
+        special = {kind: NumpyPolicy.load(own.path) for kind, own in self.policy.special.items()}
+        return PolicyAgent(env, NumpyPolicy.load(self.policy.path), self.sample, special)
 
     def failed(self, job: TrialJob, end: str, extra: dict[str, Any]) -> dict[str, Any]:
         """See :class:`eval.runner.Study`."""
@@ -284,25 +264,3 @@ def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
 def _place(env: SkillEnv) -> dict[str, str]:
     """Return, for Pick and Place, in what kind of place the target lies or is wanted."""
     return {"place": env.worlds.place_kind(0)} if row_of(env.skill).placed else {}
-
-
-def find_weights(weights: Path | None, skill: str) -> Weights:
-    """Return the files of a skill's policy; a single file acts alone.
-
-    Args:
-        weights: a ``.safetensors`` file, a folder of them, or ``None`` for those shipped.
-        skill: its name.
-
-    Raises:
-        UserError: there are none, or those for kinds of places do not fit the general ones.
-    """
-    if weights is not None and weights.is_file():
-        return Weights(weights.resolve())
-    folder = (SHIPPED if weights is None else weights).resolve()
-    path = weights_path(folder, skill)
-    if special_places(folder, skill):
-        policy = policy_of(folder, skill)
-        return Weights(path, {kind: p.path for kind, p in policy.special.items()})
-    if not path.exists():
-        raise UserError(f"{path}: there are no weights of '{skill}'; 'tpsrl train' makes them.")
-    return Weights(path)

@@ -7,7 +7,9 @@ from planner.chain.tpsrl import EXECUTORS
 from tpsrl.options import Option
 
 AGENT: Option = {"help": "whose skills", "choices": list(AGENTS)}
-WEIGHTS: Option = {"help": "agent=tpsrl: folder of learned skills; null for those shipped"}
+WEIGHTS: Option = {
+    "help": "run folder, checkpoint, file, or folder of skills or runs; null: those shipped"
+}
 EXECUTOR: Option = {
     "help": "the benchmark's fixed plan, or check and plan again",
     "choices": list(EXECUTORS),

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import pickle
-import re
 import shutil
-import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +23,12 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from ver_trainer.digests import (
-    FORMAT,
-    SUMS,
-    check_digest,
-    read_meta,
-    read_sums,
-    verify,
-    write_hashed,
-)
+from ver_trainer.digests import FORMAT, SUMS, write_hashed
 from ver_trainer.distributed.group import Group
 from ver_trainer.errors import CheckpointError, DamagedError, StorageError, TrainerError
 from ver_trainer.files import replacing, sync, write_json, writing
+from ver_trainer.finding import WEIGHTS, CheckpointFolder, resolve_weights
 
-_NAME = re.compile(r"^update_(\d{9})$")
 _STATE_KEYS = {"steps", "seconds", "fault_count", "learner", "episodes", "random", "exact"}
 
 
@@ -98,156 +86,17 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise CheckpointError(f"the weights '{path}' cannot be read: {error}") from error
 
 
-def resolve_weights(path: Path) -> Path:
-    """Finds the weights file in a run folder (best, else newest), a checkpoint, or itself.
+class CheckpointManager(CheckpointFolder):
+    """Writes checkpoints; keeps the last ``keep`` and the best one.
 
-    Raises:
-        CheckpointError: if there is none, or the one named is not what was written.
+    Args:
+        folder: of the checkpoints.
+        keep: how many.
     """
-    path = Path(path)
-    if (path / "weights.safetensors").is_file():
-        path = path / "weights.safetensors"
-    if path.is_file():
-        check_digest(path, read_sums(path.parent).get(path.name))
-        return path
-    manager = CheckpointManager(path / "checkpoints", keep=1)
-    best = manager.best()
-    found = manager.newest_sound([best] if best is not None else [])
-    if found is None:
-        raise CheckpointError(
-            f"there are no weights at '{path}': give a .safetensors file, a checkpoint or a run "
-            "folder"
-        )
-    for sentence in filter(None, [manager.note_on_best(), *found.sentences()]):
-        print(sentence, file=sys.stderr)
-    return found.path / "weights.safetensors"
-
-
-@dataclass
-class Found:
-    """A sound checkpoint, and what was found on the way to it.
-
-    Attributes:
-        path: its folder.
-        state: this rank's part, if it was read.
-        note: a sentence about it, or nothing.
-        damaged: folders of the checkpoints that should have been taken, and why they were not.
-    """
-
-    path: Path
-    state: dict[str, Any] = field(default_factory=dict)
-    note: str = ""
-    damaged: dict[Path, str] = field(default_factory=dict)
-
-    def sentences(self) -> list[str]:
-        """What a person should know."""
-        found = [f"{why}; '{self.path}' is taken instead" for why in self.damaged.values()]
-        return [*found, self.note] if self.note else found
-
-
-class CheckpointManager:
-    """Keeps the last ``keep`` checkpoints and the best one in a folder."""
 
     def __init__(self, folder: Path, keep: int) -> None:
-        self.folder, self.keep = Path(folder), keep
-
-    def all(self) -> list[Path]:
-        """Checkpoints, oldest first."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(p for p in self.folder.iterdir() if _NAME.match(p.name))
-
-    def newest_sound(
-        self, first: list[Path], read: Callable[[Path], dict[str, Any]] | None = None
-    ) -> Found | None:
-        """The first sound one of ``first``, then of all from the newest on; None if there is none.
-
-        Args:
-            first: checkpoints to prefer.
-            read: reads a rank's state from a checkpoint; None reads none.
-
-        Raises:
-            CheckpointError: if there are checkpoints, but all are damaged; or what ``read`` says
-                of a sound one.
-        """
-        damaged: dict[Path, str] = {}
-        for path in dict.fromkeys([*first, *reversed(self.all())]):
-            try:
-                note = verify(path, states=read is not None)
-                state = {} if read is None else read(path)
-                return Found(path, state, note, damaged)
-            except DamagedError as error:
-                damaged[path] = str(error)
-        if damaged:
-            raise CheckpointError(
-                f"{next(iter(damaged.values()))}, and no other checkpoint in '{self.folder}' is "
-                "sound: put back a copy of one, or choose another out="
-            )
-        return None
-
-    def set_aside(self, damaged: list[Path]) -> None:
-        """Renames damaged checkpoints, so that they are neither kept as the newest nor lost."""
-        for path in damaged:
-            aside = path.with_name(path.name + ".damaged")
-            with writing(path):
-                if aside.exists():
-                    shutil.rmtree(aside)
-                path.rename(aside)
-
-    def best(self) -> Path | None:
-        """The checkpoint with the highest score."""
-        entry = self._best_entry()
-        return self.folder / entry["name"] if entry else None
-
-    def best_score(self, by: str) -> float:
-        """Score of the best checkpoint, or minus infinity if it was not measured like ``by``."""
-        entry = self._best_entry()
-        return entry["score"] if entry and entry["by"] == by else -math.inf
-
-    def note_on_best(self) -> str:
-        """A sentence if ``best.json`` is damaged, else nothing."""
-        try:
-            self._read_best()
-        except DamagedError as error:
-            return f"{error}; the best checkpoint is found by their summaries instead"
-        return ""
-
-    def _best_entry(self) -> dict[str, Any] | None:
-        """What ``best.json`` says; what the checkpoints themselves say if it cannot be right."""
-        try:
-            entry = self._read_best()
-            if entry is not None:
-                meta = read_meta(self.folder / entry["name"])
-                if meta.get("score", entry["score"]) == entry["score"]:
-                    return entry
-        except DamagedError:
-            pass
-        return self._best_by_summaries()
-
-    def _read_best(self) -> dict[str, Any] | None:
-        path = self.folder / "best.json"
-        try:
-            entry = {"by": "return", **json.loads(path.read_text())}  # once the only measure
-            entry["score"] = float(entry["score"])
-            if _NAME.match(entry["name"]) and math.isfinite(entry["score"]):
-                return entry
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass
-        raise DamagedError(f"'{path}' is damaged")
-
-    def _best_by_summaries(self) -> dict[str, Any] | None:
-        entries = []
-        for path in self.all():
-            try:
-                meta = read_meta(path)
-            except DamagedError:
-                continue
-            if meta.get("score") is not None:
-                entries.append({"name": path.name, "score": meta["score"], "by": meta["best_by"]})
-        same = [e for e in entries if e["by"] == entries[-1]["by"]]
-        return max(same, key=lambda e: e["score"], default=None)
+        super().__init__(folder)
+        self.keep = keep
 
     def save(
         self,
@@ -317,7 +166,7 @@ class CheckpointManager:
         digests: dict[str, bytes],
     ) -> None:
         summary = (json.dumps(meta, indent=2) + "\n").encode()
-        for name, data in (("weights.safetensors", weights), ("meta.json", summary)):
+        for name, data in ((WEIGHTS, weights), ("meta.json", summary)):
             digests[name] = write_hashed(temporary / name, data)
         lines = [f"{digest.hex()}  {name}\n" for name, digest in sorted(digests.items())]
         write_hashed(temporary / SUMS, "".join(lines).encode())

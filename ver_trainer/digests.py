@@ -109,7 +109,7 @@ def verify(checkpoint: Path, states: bool) -> str:
 
 def _check_readable(weights: Path) -> None:
     try:
-        with safe_open(weights, framework="pt"):
+        with safe_open(weights, framework="np"):
             pass
     except (OSError, SafetensorError) as error:
         raise DamagedError(f"'{weights}' is damaged: {error}") from None

@@ -6,7 +6,8 @@ import dataclasses
 import io
 import math
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from ver_trainer.checkpoint import read_weights, save_weights
 from ver_trainer.config import NetConfig
 from ver_trainer.errors import CheckpointError, ConfigError
-from ver_trainer.files import replacing
+from ver_trainer.files import replacing, writing
 from ver_trainer.nets.heads import GaussianHead, each_initial
 from ver_trainer.nets.policy import Policy, make_policy, spec_from_dict, spec_to_dict
 from ver_trainer.plugins import is_foreign
@@ -24,9 +25,10 @@ from ver_trainer.plugins import is_foreign
 PARTS = ("encoder", "core", "actor", "critic")
 
 
-def policy_header(policy: Policy) -> dict[str, Any]:
+def policy_header(policy: Policy, trained_in: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Description from which :func:`load_policy` rebuilds the network."""
     return {
+        **({"trained_in": dict(trained_in)} if trained_in else {}),
         "spec": spec_to_dict(policy.spec),
         "net": dataclasses.asdict(policy.config),
         "actor_obs": list(policy.actor_obs),
@@ -34,9 +36,17 @@ def policy_header(policy: Policy) -> dict[str, Any]:
     }
 
 
-def save_policy(policy: Policy, path: str | Path) -> None:
-    """Writes a policy's weights and description to one ``.safetensors`` file, atomically."""
-    save_weights(Path(path), policy.state_dict(), policy_header(policy))
+def save_policy(
+    policy: Policy, path: str | Path, trained_in: Mapping[str, Any] | None = None
+) -> None:
+    """Writes a policy's weights and description to one ``.safetensors`` file, atomically.
+
+    Args:
+        policy: to write.
+        path: of the file.
+        trained_in: ``env`` and ``env_args`` of its training, if they are known.
+    """
+    save_weights(Path(path), policy.state_dict(), policy_header(policy, trained_in))
 
 
 def load_policy(path: str | Path, device: str = "cpu") -> Policy:
@@ -52,7 +62,10 @@ def load_policy(path: str | Path, device: str = "cpu") -> Policy:
         )
     _check_known(header.get("net"), path)
     try:
-        config = NetConfig(**{**header["net"], "compile": False})
+        net = {**header["net"], "compile": False}
+        if isinstance(net.get("binary_initial"), float):  # older files have one for all choices
+            net["binary_initial"] = [net["binary_initial"]]
+        config = NetConfig(**net)
         policy = make_policy(spec_from_dict(header["spec"]), config)
         policy.load_state_dict(weights)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -246,8 +259,15 @@ def example_inputs(policy: Policy, n: int = 2) -> tuple[Tensor, ...]:
     return (*obs, torch.zeros(n, policy.actor_state_size))
 
 
-def export_policy(source: str | Path | Policy, path: str | Path) -> Path:
+def export_policy(
+    source: str | Path | Policy, path: str | Path, notes: Mapping[str, str] | None = None
+) -> Path:
     """Writes a policy as TorchScript (``.pt``) or ONNX (``.onnx``), for any batch size.
+
+    Args:
+        source: a policy, or what :func:`load_policy` takes.
+        path: of the file.
+        notes: texts to keep inside: ONNX's metadata, or TorchScript's extra files.
 
     Raises:
         ConfigError: for another suffix, or if the onnx package is missing.
@@ -255,29 +275,51 @@ def export_policy(source: str | Path | Policy, path: str | Path) -> Path:
     policy = source if isinstance(source, Policy) else load_policy(source)
     policy = policy.cpu().eval()
     path = Path(path)
-    module, inputs = InferencePolicy(policy).eval(), example_inputs(policy)
-    if path.suffix == ".pt":
-        buffer = io.BytesIO()  # through memory: torch does not say which file it could not write
-        with torch.no_grad():
-            torch.jit.save(torch.jit.trace(module, inputs, check_trace=False), buffer)
-        with replacing(path) as temporary:
-            temporary.write_bytes(buffer.getbuffer())
-        return path
-    if path.suffix != ".onnx":
+    writers = {".pt": _write_script, ".onnx": _write_onnx}
+    if path.suffix not in writers:
         raise ConfigError(f"cannot export to '{path.name}': use a name ending in .pt or .onnx")
-    names = [*module.names, "state"]
-    axes = {name: {0: "n"} for name in [*names, "action", "next_state"]}
-    try:
-        with replacing(path) as temporary:
-            torch.onnx.export(
-                module,
-                inputs,
-                str(temporary),
-                input_names=names,
-                output_names=["action", "next_state"],
-                dynamic_axes=axes,
-                dynamo=False,
-            )
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"export to ONNX needs a package: pip install {error.name}") from None
+    module, inputs = InferencePolicy(policy).eval(), example_inputs(policy)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings(), replacing(path) as temporary:
+        # Sizes become constants of the traced network, as they should.
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        writers[path.suffix](module, inputs, temporary, notes or {})
     return path
+
+
+def _write_script(
+    module: InferencePolicy, inputs: tuple[Tensor, ...], path: Path, notes: Mapping[str, str]
+) -> None:
+    buffer = io.BytesIO()  # through memory: torch does not say which file it could not write
+    with torch.no_grad():
+        traced = torch.jit.trace(module, inputs, check_trace=False)
+    torch.jit.save(traced, buffer, _extra_files=dict(notes))
+    path.write_bytes(buffer.getbuffer())
+
+
+def _write_onnx(
+    module: InferencePolicy, inputs: tuple[Tensor, ...], path: Path, notes: Mapping[str, str]
+) -> None:
+    try:
+        import onnx
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "export to ONNX needs a package: pip install onnx (or tpsrl[onnx], which has a runtime"
+            " too)"
+        ) from None
+    names = [*module.names, "state"]
+    buffer = io.BytesIO()
+    torch.onnx.export(
+        module,
+        inputs,
+        buffer,
+        input_names=names,
+        output_names=["action", "next_state"],
+        dynamic_axes={name: {0: "n"} for name in [*names, "action", "next_state"]},
+        dynamo=False,
+    )
+    model = onnx.load_from_string(buffer.getvalue())
+    onnx.helper.set_model_props(model, dict(notes))
+    path.write_bytes(model.SerializeToString())

@@ -8,15 +8,20 @@ import os
 import secrets
 import socket
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from ver_trainer.config import LogConfig
 from ver_trainer.errors import ConfigError
 from ver_trainer.files import replacing, writing
+
+LINE = 80
+"""Columns of a line of progress."""
+_BAR = 12
 
 
 class JsonLines:
@@ -112,10 +117,7 @@ class Logger:
 
     def _start_bar(self) -> None:
         self._progress = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
-            TimeRemainingColumn(),
+            BarColumn(bar_width=_BAR),
             TextColumn("{task.fields[text]}"),
             console=self._console,
         )
@@ -151,24 +153,17 @@ class Logger:
         self.message(f"evaluation after {step:,} steps: {shown}")
 
     def _print(self, record: dict[str, Any], step: int) -> None:
-        text = (
-            f"{record['time/steps_per_second']:,.0f} steps/s  return "
-            f"{_short(record.get('episode/return'))}  loss {_short(record.get('learner/loss'))}  "
-            f"entropy {_short(record.get('learner/entropy'))}"
-        )
-        if record.get("fault/count"):
-            text += f"  faults {record['fault/count']}"
+        width = min(self._console.width, LINE) if self._console.is_terminal else LINE
         if self._progress is not None:
+            text = progress_line(record, self.total_steps, width - _BAR - 1)
             self._progress.update(self._task, completed=step, text=text)
             return
         now = time.monotonic()
         if now - self._last_print < 10 and step < self.total_steps:
             return
         self._last_print = now
-        left = max(self.total_steps - step, 0) / max(record["time/steps_per_second"], 1e-9)
-        self._console.print(
-            f"{step:,}/{self.total_steps:,} steps  {text}  left {left:,.0f} s", highlight=False
-        )
+        text = progress_line(record, self.total_steps, width)
+        self._console.print(text, highlight=False, soft_wrap=True)
 
     def message(self, text: str) -> None:
         """Shows a sentence to the person at the keyboard."""
@@ -181,6 +176,40 @@ class Logger:
             self._progress.stop()
         if self._wandb is not None:
             self._wandb.finish()
+
+
+def progress_line(record: dict[str, Any], total: int, width: int = LINE) -> str:
+    """Returns how far a training is, on one line.
+
+    Args:
+        record: of the log.
+        total: steps in all.
+        width: columns; what matters least is left out where they do not suffice.
+    """
+    step, speed = int(record["step"]), float(record["time/steps_per_second"])
+    left = str(timedelta(seconds=round(max(total - step, 0) / speed))) if speed > 0 else "?"
+    success = record.get("episode/success")
+    faults = record.get("fault/count")
+    parts = [
+        (f"{_count(step)}/{_count(total)} steps", 0),
+        (f"success {success:.1%}" if success is not None else "", 1),
+        (f"return {_short(record.get('episode/return'))}", 4),
+        (f"{_count(speed)} steps/s", 2),
+        (f"{left} left", 3),
+        (f"faults {faults}" if faults else "", 5),
+    ]
+    parts = [part for part in parts if part[0]]
+    while len(line := "  ".join(text for text, _ in parts)) > width and len(parts) > 1:
+        parts.remove(max(parts, key=lambda part: part[1]))
+    return line
+
+
+def _count(value: float) -> str:
+    """Returns a number in at most six characters: 812, 12,345, 1.23M, 4.56G."""
+    for unit, size in (("G", 1e9), ("M", 1e6)):
+        if value >= size:
+            return f"{value / size:.2f}{unit}"
+    return f"{value:,.0f}"
 
 
 def _short(value: Any) -> str:

@@ -14,11 +14,12 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from ver_trainer.checkpoint import CheckpointManager, Found
+from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.config import FREE_ON_RESUME, TrainConfig
 from ver_trainer.digests import read_meta
 from ver_trainer.errors import ConfigError
 from ver_trainer.files import Lock, locked, replacing, write_json
+from ver_trainer.finding import Found
 from ver_trainer.resume import read_state
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "omegaconf", "safetensors", "tensorboard", "mujoco")

@@ -383,7 +383,7 @@ class Runner:
         self.folder.checkpoints.save(
             self.updates,
             parts.policy.state_dict(),
-            policy_header(parts.policy),
+            policy_header(parts.policy, {"env": self.config.env, "env_args": self.config.env_args}),
             state,
             {
                 "steps": self.steps,

@@ -7,22 +7,24 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eval.again import DEPTH
 from eval.figures import draw_stages, load_runs
-from eval.runner import evaluate
-from eval.spec import evaluation_spec
+from eval.runner import evaluate, read_run
+from eval.spec import EvaluationSpec, evaluation_spec
 from eval.table import print_summary
-from eval.video import record_episode
+from eval.video import ending, record_episode
 from planner import options as agent_options
 from planner.chain.catalog import AGENTS, fingerprints, policies_of, skill_lines
 from planner.chain.problems import to_solve
 from tpsrl import options
+from tpsrl.errors import UserError
 from tpsrl.jobs.processes import all_cores
 from tpsrl.provide import load_scenario_episodes, pick_episode
-from ver_trainer.options import load
+from ver_trainer.options import load, option
 
-HELP = """Watch the robot work: record a video of each scenario of the Home Assistant Benchmark,
-then evaluate a few episodes of each and draw how far they got. Takes a few minutes on two cores.
-Skills whose weights ship are learned, the others scripted; the videos name the policy that acts.
+HELP = """Watch the robot work: evaluate a few episodes of each scenario of the Home Assistant
+Benchmark, draw how far they got, and record a video of one of them. Takes a few minutes on two
+cores. Skills whose weights ship are learned, the others scripted; the videos name the policy.
 
 Running it again continues the evaluation and records the videos anew."""
 
@@ -42,11 +44,9 @@ class DemoConfig:
     )
     weights: Path | None = field(default=None, metadata=agent_options.WEIGHTS)
     executor: str = field(default="replan", metadata=agent_options.EXECUTOR)
-    episode: int = field(default=0, metadata={"help": "index of the episodes to record", "min": 0})
+    episode: int = field(default=0, metadata={"help": "which of them is recorded", "min": 0})
     episodes: int = field(default=4, metadata={"help": "episodes of each scenario", "min": 1})
-    every: int = field(
-        default=4, metadata={"help": "control steps a frame: 4 is four times real time", "min": 1}
-    )
+    speed: int = option(4, "of the videos: 4 is four times real time", min=1, was=("every",))
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
 
 
@@ -57,6 +57,11 @@ def run(overrides: list[str]) -> int:
     """Record, evaluate, print the tables and where everything is."""
     config = load(DemoConfig, overrides)
 
+    if config.episode >= config.episodes:
+        raise UserError(
+            f"episode={config.episode} is not in the table of episodes={config.episodes}; give"
+            f" episodes={config.episode + 1} or more."
+        )
     scenarios = {word: to_solve(word) for word in config.scenarios.split(",")}
     policies = policies_of(config.agent, weights=config.weights)
     lines = "\n  ".join(skill_lines(config.agent, policies))
@@ -64,56 +69,52 @@ def run(overrides: list[str]) -> int:
     # Results of other weights are other results: they get a folder of their own.
     digest = hashlib.sha256(repr(fingerprints(policies)).encode()).hexdigest()[:8]
     mark = f"{config.agent}_{config.executor}" + (f"_{digest}" if policies else "")
-    videos = [
-        _record(config, word, config.out / f"{rules.stem()}.mp4")
-        for word, rules in scenarios.items()
-    ]
-    folders = [
-        _evaluate(config, word, config.out / f"{rules.stem()}_{mark}")
-        for word, rules in scenarios.items()
-    ]
-
+    folders = [config.out / f"{rules.stem()}_{mark}" for rules in scenarios.values()]
+    for word, folder in zip(scenarios, folders, strict=True):
+        _evaluate(config, word, folder)
     figure = draw_stages(load_runs(folders), config.out / "stages.png")
+    endings = [
+        _record(config, word, config.out / f"{rules.stem()}.mp4", folder)
+        for (word, rules), folder in zip(scenarios.items(), folders, strict=True)
+    ]
     print("\nvideos:")
-    for video in videos:
-        print(f"  {video.resolve()}")
+    print("\n".join(f"  {line}" for line in endings))
     print(f"figure:\n  {figure.resolve()}")
     return 0
 
 
-def _record(config: DemoConfig, scenario: str, out: Path) -> Path:
-    os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
-
-    episodes = load_scenario_episodes(scenario, least=config.episode + 1)
-    episode = pick_episode(episodes, config.episode)
-    spec = evaluation_spec(
+def _spec(config: DemoConfig, scenario: str, depth: int | None) -> EvaluationSpec:
+    return evaluation_spec(
         scenario=scenario,
         agent=config.agent,
         executor=config.executor,
-        depth=128,
-        weights=config.weights,
-    )
-    record = record_episode(spec, episode, config.episode, out, config.every)
-    failure = record.failure
-    ending = f"failed ({failure['skill']}: {failure['cause']})" if failure else "success"
-    print(
-        f"{out}: {ending}, {record.steps} steps, {record.replans} replans, states {record.states}",
-        flush=True,
-    )
-    return out
-
-
-def _evaluate(config: DemoConfig, scenario: str, out: Path) -> Path:
-
-    episodes = load_scenario_episodes(scenario, count=config.episodes, workers=config.workers)
-    spec = evaluation_spec(
-        scenario=scenario,
-        agent=config.agent,
-        executor=config.executor,
+        depth=depth,
         config={"split": "val"},
         weights=config.weights,
     )
-    summary = evaluate(spec, episodes, out, config.workers, label=out.name)
+
+
+def _evaluate(config: DemoConfig, scenario: str, out: Path) -> None:
+    episodes = load_scenario_episodes(scenario, count=config.episodes, workers=config.workers)
+    summary = evaluate(_spec(config, scenario, None), episodes, out, config.workers, label=out.name)
     print()
     print_summary(summary)
-    return out
+
+
+def _record(config: DemoConfig, scenario: str, out: Path, folder: Path) -> str:
+    """Record an episode of the table; return where the video is and how it ended."""
+    os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
+    episodes = load_scenario_episodes(scenario, count=config.episodes)
+    episode = pick_episode(episodes, config.episode)
+    record = record_episode(
+        _spec(config, scenario, DEPTH), episode, config.episode, out, config.speed
+    )
+    cause = ending(record)
+    how = f"failed ({cause})" if cause else "success"
+    if record.states != read_run(folder)[1][config.episode].states:
+        raise UserError(
+            f"{out} shows episode {config.episode} otherwise than the results in {folder}, which"
+            " are of another version of the program or another machine; remove that folder and run"
+            " the demo again."
+        )
+    return f"{out.resolve()}: episode {config.episode}, {how}, {record.steps} steps"

@@ -171,7 +171,7 @@ class SkillSource(Source):
         super().__init__()
         self._study, self._seed = study, seed
         self._env = SkillEnv(study.skill, **study.env_args)
-        self._agent = study.agent_in(self._env)
+        self._agent = study.acting(self._env)
 
     @property
     def sim(self) -> Simulator:

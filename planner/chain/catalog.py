@@ -18,9 +18,8 @@ from skills.learned.cards import (
     PolicyFiles,
     digests,
     policies_in,
-    policy_of,
-    weights_path,
 )
+from skills.learned.find import find_policies
 from tpsrl.errors import UserError, nearest
 
 WHOLE_TASK = "rearrange_easy"
@@ -103,32 +102,41 @@ def skills_of(scenario: str, navigates: bool = True) -> tuple[str, ...]:
 
 
 def policies_of(
-    agent: str, scenario: str = "", weights: Path | None = None
+    agent: str, scenario: str = "", weights: Path | Mapping[str, PolicyFiles] | None = None
 ) -> dict[str, PolicyFiles]:
     """Return the policies that an agent acts with, by skill.
 
     Args:
         agent: name of an agent.
         scenario: what it must be able to do; ``""`` does not ask.
-        weights: folder of its policies, ``None`` for those shipped. Restricted skills lie in its
-            ``restricted/``, if there is one; Navigate has no arm to restrict and may lie outside.
+        weights: what :func:`skills.learned.find.find_policies` takes, or what this function once
+            returned for the same agent. Restricted skills lie in ``restricted/`` of a folder, if
+            there is one; Navigate has no arm to restrict and may lie outside.
 
     Raises:
         UserError: the folder is missing, a policy is missing, or has another action space.
     """
     kind = agent_kind(agent)
+    if isinstance(weights, Mapping):
+        return dict(weights)
     if not kind.learned:
+        if weights is not None:
+            raise UserError(
+                f"weights={weights} would not be used: the skills of agent={agent} are scripted;"
+                " give agent=tpsrl, or leave weights= out."
+            )
         return {}
-    top = SHIPPED if weights is None else Path(weights)
+    top = SHIPPED if weights is None else weights
     own = bool(kind.folder) and (weights is None or (top / kind.folder).is_dir())
     folder = top / kind.folder if own else top
     if agent == "monolithic":
-        if not weights_path(folder, WHOLE_TASK).exists():
+        found = find_policies(folder, (WHOLE_TASK,))
+        if WHOLE_TASK not in found:
             raise _missing(agent, [WHOLE_TASK], folder)
-        return {WHOLE_TASK: policy_of(folder, WHOLE_TASK)}
-    found = policies_in(folder) if weights is not None or folder.exists() else {}
+        return {WHOLE_TASK: found[WHOLE_TASK]}
+    found = find_policies(folder) if weights is not None or folder.exists() else {}
     if kind.actions == "restricted" and "navigate" not in found:
-        general = {**policies_in(SHIPPED), **(policies_in(top) if own else {})}
+        general = {**find_policies(None), **(policies_in(top) if own else {})}
         found |= {k: p for k, p in general.items() if k == "navigate"}
     if not kind.navigates:
         found.pop("navigate", None)

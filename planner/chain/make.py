@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from planner.chain.monolithic import MonolithicAgent
 from planner.chain.predicates import HabTask
 from planner.chain.problems import hab_problem, scenario_problem
 from planner.chain.tpsrl import EXECUTORS, ProblemSource, TpsrlAgent
+from skills.learned.cards import PolicyFiles
 from skills.learned.factory import skill_factory
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
@@ -27,7 +29,7 @@ def make_agent(
     agent: str = "scripted",
     executor: str = "hab",
     scenario: str = "",
-    weights: str | None = None,
+    weights: str | Path | Mapping[str, PolicyFiles] | None = None,
     source: ProblemSource = scenario_problem,
 ) -> Agent:
     """Return an agent that plans a scenario and carries the plan out.
@@ -36,7 +38,7 @@ def make_agent(
         agent: one of ``AGENTS``.
         executor: one of ``EXECUTORS``; ``"monolithic"`` has no plan to carry out.
         scenario: planning problem to solve; ``""`` takes the one that each episode names.
-        weights: folder of learned skills, ``None`` for those shipped.
+        weights: of learned skills, see :func:`planner.chain.catalog.policies_of`.
         source: problem of an episode where ``scenario`` is ``""``.
 
     Raises:
@@ -45,7 +47,7 @@ def make_agent(
     kind = agent_kind(agent)
     if executor not in EXECUTORS:
         raise UserError(f"unknown executor '{executor}'{nearest(executor, EXECUTORS)}")
-    policies = policies_of(agent, scenario, None if weights is None else Path(weights))
+    policies = policies_of(agent, scenario, Path(weights) if isinstance(weights, str) else weights)
     if agent == "monolithic":
         return MonolithicAgent(policies[WHOLE_TASK])
 

@@ -1,14 +1,18 @@
-"""``tpsrl export``: weights of a trained skill and the card that says where they come from."""
+"""``tpsrl export``: a trained policy as a file of its own, and the card that says what it is."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skills.book import placed, row_of
+from skills.book import BOOK, placed, row_of
 from skills.learned.cards import (
     Card,
+    card_content,
     check_special,
     digests,
     policy_name,
@@ -16,125 +20,177 @@ from skills.learned.cards import (
     weights_path,
     write_card,
 )
+from skills.learned.find import IMITATED, find_file, find_policy, is_single, skill_of, trained_in
 from skills.learned.inference import read_weights
+from skills.learned.wiring import wiring
 from skills.tasks.places import KINDS
 from tpsrl.errors import UserError
-from tpsrl.files import write_atomically
-from ver_trainer.checkpoint import resolve_weights
+from tpsrl.files import write_atomically, write_json
+from ver_trainer.export import export_policy
+from ver_trainer.finding import WEIGHTS
 from ver_trainer.options import load, option
 from ver_trainer.reading import MIB, read_json
 
-HELP = """Put the policy of a run into a folder of skills, with its card.
+HELP = """Put a trained policy into a file of its own, with a card of what it sees, does and is.
 
   tpsrl train skill=pick ... out=runs/pick
-  tpsrl eval skill=pick weights=runs/pick/imitation/policy.safetensors episodes=500 out=results/pick
-  tpsrl export skill=pick run=runs/pick/imitation result=results/pick out=my_skills
+  tpsrl export weights=runs/pick format=onnx            outputs/export/pick.onnx, pick.onnx.json
+
+ONNX (needs 'pip install tpsrl[onnx]') and TorchScript take the observations in the order of the
+card and the recurrent state, zeros at first, and give the action and the next state, for any number
+of rows; the card is in the file as well. Observations need no scaling: the network does it.
+
+A folder of skills for agent=tpsrl, with the success that was measured on the cards:
+
+  tpsrl eval skill=pick weights=runs/pick episodes=500 out=results/pick
+  tpsrl export weights=runs/pick result=results/pick out=my_skills
   tpsrl eval scenario=tidy_house agent=tpsrl weights=my_skills
 
 place=cabinet (drawer, open) exports a policy that acts in that kind of place instead of the general
 one of the same folder, which is exported first: pick_cabinet.safetensors beside pick.safetensors.
-A result of a folder in which several policies act counts for each of them.
+A result of a folder in which several policies act counts for each of them."""
 
-run= is a run folder (best checkpoint, else the latest), its imitation/ folder, or a file."""
+SUFFIXES = {"safetensors": ".safetensors", "onnx": ".onnx", "torchscript": ".pt"}
 
 
 @dataclass
 class ExportConfig:
     """Keys of ``tpsrl export``."""
 
-    skill: str = field(metadata={"help": "which skill"})
-    run: Path = field(metadata={"help": "run folder, imitation folder or .safetensors file"})
-    result: Path = field(
-        metadata={"help": "result folder of 'tpsrl eval skill=...' of this policy"}
+    weights: Path = field(
+        metadata={
+            "help": "run folder (best checkpoint, else latest), checkpoint, file, folder of skills",
+            "was": ("run",),
+        }
+    )
+    format: str = option("safetensors", "what to write", choices=tuple(SUFFIXES))
+    skill: str | None = option(None, "which; null: as the weights say", choices=tuple(BOOK))
+    result: Path | None = option(
+        None, "result folder of 'tpsrl eval skill=...' of this policy, for the card"
     )
     place: str | None = option(None, "kind of place that it acts in; null: all", choices=KINDS)
-    out: Path = option(Path("skills/learned/weights"), "folder of skills")
+    out: Path = option(Path("outputs/export"), "folder to write into")
 
 
 CONFIG = ExportConfig
 
 
 def run(overrides: list[str]) -> int:
-    """Write the weights and the card."""
+    """Write the policy and its card."""
     config = load(ExportConfig, overrides)
-    source = _weights(config.run)
-    _, header = read_weights(source)
-    summary = _json(config.result / "summary.json")
-    if not summary.get("complete", True):
-        raise UserError(f"{config.result} is not complete; run its 'tpsrl eval' again first.")
-    described = summary.pop("config", None)
-    known = ("skill", "actions", "contract")
-    if not isinstance(described, dict) or not all(type(described.get(k)) is str for k in known):
-        raise UserError(f"{config.result} is no result of a skill; give that of 'tpsrl eval'.")
-    data = source.read_bytes()
-    name = policy_name(config.skill, config.place)
-    _check_measured(config, name, described, source)
-    seen = header["spec"]["observations"]
-    acts_on = header.get("actor_obs", seen)  # a critic may have read more
-    depth = seen["head_depth"]["shape"][0] if "head_depth" in acts_on else None
-    facts = {**_training(config.run), "success": summary}
-    facts["evaluation"] = described
-    actions, contract = described["actions"], described["contract"]
-    card = Card(config.skill, depth, actions, contract, facts, config.place)
+    source, card = _source(config)
+    if card is None and (config.format == "safetensors" or config.result or config.place):
+        raise UserError(
+            f"weights={config.weights} does not say which skill it is of, which a folder of skills"
+            " needs; give skill=, or format=onnx or torchscript."
+        )
+    name = config.weights.stem if card is None else policy_name(card.skill, config.place)
+    if card is not None:
+        card = dataclasses.replace(card, place=config.place, facts=_facts(source, card))
+        if config.result is not None:
+            card = _with_result(config.result, card, name, source)
+    tensors, header = read_weights(source)
+    about = (None, "full") if card is None else (card.skill, card.actions)
+    facts = {"wiring": wiring(tensors, header, *about)}
+    if config.format != "safetensors":
+        return _write_network(config, name, source, card, facts)
+    assert card is not None
+    card = dataclasses.replace(card, facts={**card.facts, **facts})
     path = config.out / f"{name}.json"
     if config.place is not None:
-        _check_place(config, card, path)
-    write_atomically(weights_path(config.out, config.skill, config.place), data)
+        _check_place(config.out, card, path)
+    data = source.read_bytes()
+    write_atomically(weights_path(config.out, card.skill, config.place), data)
     write_card(path, card)
     print(path)
+    if "success" not in card.facts:
+        print(
+            f"the card names no success; 'tpsrl eval skill={card.skill} weights={config.weights}"
+            " out=DIR' measures it, and the same export with result=DIR writes it down"
+        )
     return 0
 
 
-def _check_measured(
-    config: ExportConfig, name: str, described: dict[str, Any], source: Path
-) -> None:
-    """Refuse a result of other weights or of another skill."""
-    files = described.get("weights_files", {name: described.get("weights_sha256")})
-    if not isinstance(files, dict) or files.get(name) != digests({name: source})[name]:
-        raise UserError(f"{config.result} measured other weights than {source}; measure these.")
-    if described["skill"] != config.skill:
-        raise UserError(f"{config.result} measured the skill '{described['skill']}'.")
+def _source(config: ExportConfig) -> tuple[Path, Card | None]:
+    """Return the file of the weights, and what is known of it; no card: it is of no skill."""
+    if config.skill is None and is_single(config.weights):
+        file = find_file(config.weights)
+        if skill_of(file, read_weights(file)[1]) is None:
+            return file, None
+    policy = find_policy(config.weights, config.skill)
+    return policy.path, policy.card
 
 
-def _check_place(config: ExportConfig, card: Card, path: Path) -> None:
-    """Refuse a policy for a kind of place that would not fit its folder."""
-    if not row_of(config.skill).placed:
-        known = " and ".join(placed())
-        raise UserError(f"skill={config.skill} has no place; place= is for {known}.")
-    if not weights_path(config.out, config.skill).exists():
-        raise UserError(
-            f"{config.out} has no general policy of '{config.skill}', which acts in all other"
-            " places; export it first, without place=."
-        )
-    assert config.place is not None
-    general = read_card(config.out / f"{config.skill}.json")
-    check_special(path, card, config.place, config.skill, general)
+def _write_network(
+    config: ExportConfig, name: str, source: Path, card: Card | None, facts: dict[str, Any]
+) -> int:
+    """Write TorchScript or ONNX with its card inside and beside it."""
+    if card is None:
+        content = {"trained_in": trained_in(source, read_weights(source)[1])}
+    else:
+        content = card_content(card)
+    content |= facts
+    out = config.out / f"{name}{SUFFIXES[config.format]}"
+    export_policy(source, out, {"card": json.dumps(content)})
+    write_json(out.with_name(out.name + ".json"), content)
+    print(f"{out}\n{out}.json")
+    return 0
 
 
-def _weights(run: Path) -> Path:
-    if (run / "policy.safetensors").exists():
-        return run / "policy.safetensors"
-    return resolve_weights(run)
-
-
-def _training(run: Path) -> dict[str, Any]:
-    """Return what a run folder knows of the training: settings, rounds, steps, seconds."""
+def _facts(source: Path, card: Card) -> dict[str, Any]:
+    """Return what the card says already, or what its run folder knows of the training."""
+    if card.facts:
+        return dict(card.facts)
+    inside = source.name == WEIGHTS and source.parent.parent.name == "checkpoints"
+    run = source.parents[2] if inside else source.parent
     found: dict[str, Any] = {}
-    for name in ("imitation.json", "imitation/imitation.json"):
-        if (run / name).exists():
-            folder = (run / name).parent
+    for folder in (run, run / "imitation"):
+        if (folder / "imitation.json").exists():
             if (folder / "origin.json").exists():
                 found |= _json(folder / "origin.json")
-            found["imitation"] = _json(run / name)
+            found["imitation"] = _json(folder / "imitation.json")
             rounds = sorted((folder / "rounds").glob("round_*.json"))
             found["imitation_rounds"] = [_json(path) for path in rounds]
-    meta = sorted(run.glob("checkpoints/update_*/meta.json"))
-    if meta:
-        last = _json(meta[-1])
-        found["ver"] = {key: last[key] for key in ("steps", "seconds", "config") if key in last}
+    if source.name != IMITATED and (source.parent / "meta.json").exists():
+        meta = _json(source.parent / "meta.json")
+        found["ver"] = {key: meta[key] for key in ("steps", "seconds", "config") if key in meta}
     if (run / "git.json").exists():
         found["trained_at"] = _json(run / "git.json")
     return found
+
+
+def _with_result(result: Path, card: Card, name: str, source: Path) -> Card:
+    """Return a card with the success that was measured, of these weights and no others."""
+    summary = _json(result / "summary.json")
+    if not summary.get("complete", True):
+        raise UserError(f"{result} is not complete; run its 'tpsrl eval' again first.")
+    described = summary.pop("config", None)
+    known = ("skill", "actions", "contract")
+    if not isinstance(described, dict) or not all(type(described.get(k)) is str for k in known):
+        raise UserError(f"{result} is no result of a skill; give that of 'tpsrl eval skill=...'.")
+    files = described.get("weights_files", {name: described.get("weights_sha256")})
+    if not isinstance(files, Mapping) or files.get(name) != digests({name: source})[name]:
+        raise UserError(f"{result} measured other weights than {source}; measure these.")
+    if described["skill"] != card.skill:
+        raise UserError(f"{result} measured the skill '{described['skill']}'.")
+    facts = {**card.facts, "success": summary, "evaluation": described}
+    return dataclasses.replace(
+        card, actions=described["actions"], contract=described["contract"], facts=facts
+    )
+
+
+def _check_place(out: Path, card: Card, path: Path) -> None:
+    """Refuse a policy for a kind of place that would not fit its folder."""
+    if not row_of(card.skill).placed:
+        known = " and ".join(placed())
+        raise UserError(f"skill={card.skill} has no place; place= is for {known}.")
+    if not weights_path(out, card.skill).exists():
+        raise UserError(
+            f"{out} has no general policy of '{card.skill}', which acts in all other places; export"
+            " it first, without place=."
+        )
+    assert card.place is not None
+    check_special(path, card, card.place, card.skill, read_card(out / f"{card.skill}.json"))
 
 
 def _json(path: Path) -> dict[str, Any]:

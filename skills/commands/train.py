@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from skills import series, training
+from tpsrl.cli import commands
 from tpsrl.errors import UserError
 from tpsrl.launch.ray_ranks import ray_ranks
 from tpsrl.launch.start import SlurmJob, slurm, torchrun
@@ -34,22 +38,56 @@ def run(overrides: list[str]) -> int:
     """Trains; returns 0 when done, 128 + the signal's number when a signal stopped the run."""
     several = series.wanted(overrides)
     if several:
-        return _ended(series.run(several, overrides))
+        result = series.run(several, overrides)
+        return _ended(result, following(None, result.folder.parent) if result else [])
     keys, config = training.parse(overrides)
     code = _elsewhere(keys, Path(config.out), overrides)
-    return _ended(training.run(overrides)) if code is None else code
+    if code is not None:
+        return code
+    actions = str(config.env_args.get("actions", "full"))
+    return _ended(training.run(overrides), following(keys.skill, Path(config.out), actions))
 
 
-def _ended(result: TrainResult | None) -> int:
-    if result is None:
-        return 0
-    if result.signal:
+def _ended(result: TrainResult | None, after: Sequence[str]) -> int:
+    if result is not None and result.signal:
         return 128 + result.signal
-    print(
-        f"done: {result.steps:,} steps, {result.updates:,} updates, mean return of the last "
-        f"episodes {result.mean_return:.4g}, in '{result.folder}'"
-    )
+    if os.environ.get("RANK", "0") != "0":
+        return 0
+    if result is not None:
+        print(
+            f"done: {result.steps:,} steps, {result.updates:,} updates, mean return of the last "
+            f"episodes {result.mean_return:.4g}, in '{result.folder}'"
+        )
+    if after:
+        print("\n".join(["next:", *(f"  {line}" for line in after)]))
     return 0
+
+
+def following(skill: str | None, out: Path, actions: str = "full") -> list[str]:
+    """Return the commands that a training makes possible, as far as they are installed.
+
+    Args:
+        skill: that was trained; ``None`` for another environment, or for several skills.
+        out: the run folder, or the folder of several skills' runs.
+        actions: ``"full"`` or ``"restricted"``.
+    """
+    weights = f"weights={shlex.quote(str(out))}"
+    runs = (out / "checkpoints").is_dir()
+    if skill is None:
+        lines = [("export", weights, "format=onnx")] if runs else []
+        lines += [] if runs else [("eval", "scenario=set_table", "agent=tpsrl", weights)]
+    else:
+        own = "actions=restricted" if actions == "restricted" else ""
+        lines = [
+            (command, f"skill={skill}", weights, own) for command in ("eval", "record", "view")
+        ]
+        lines += [("export", weights, "format=onnx")]
+    known = commands()
+    return [
+        " ".join(["tpsrl", command, *filter(None, words)])
+        for command, *words in lines
+        if command in known
+    ]
 
 
 def _elsewhere(keys: training.TrainKeys, out: Path, words: list[str]) -> int | None:

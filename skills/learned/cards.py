@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,24 +103,27 @@ def identity(digests: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
 
-def policies_in(folder: str | Path | None = None) -> dict[str, PolicyFiles]:
-    """Return the policies of a folder (``None``: those shipped), by skill.
+def policies_in(
+    folder: Path = SHIPPED, skills: Sequence[str] | None = None
+) -> dict[str, PolicyFiles]:
+    """Return the policies of a folder of skills, by skill.
+
+    Args:
+        folder: with weights and cards.
+        skills: that are looked for, ``None`` for those that plans call.
 
     Raises:
-        UserError: the folder is missing, weights have no card or a damaged one, or a policy for a
-            kind of place does not fit the skill's general one.
+        UserError: weights have no card or a damaged one, or a policy for a kind of place does not
+            fit the skill's general one.
     """
-    found = SHIPPED if folder is None else Path(folder)
-    if folder is not None and not found.is_dir():
-        raise UserError(f"weights={folder}: no such folder; 'tpsrl train skill=...' makes weights.")
     here = [
         skill
-        for skill in chained()
-        if (found / f"{skill}.json").exists()
-        or weights_path(found, skill).exists()
-        or special_places(found, skill)
+        for skill in (chained() if skills is None else skills)
+        if (folder / f"{skill}.json").exists()
+        or weights_path(folder, skill).exists()
+        or special_places(folder, skill)
     ]
-    return {skill: policy_of(found, skill) for skill in here}
+    return {skill: policy_of(folder, skill) for skill in here}
 
 
 def policy_of(folder: Path, skill: str) -> PolicyFiles:
@@ -137,7 +140,7 @@ def policy_of(folder: Path, skill: str) -> PolicyFiles:
             f" and {path} for all others is missing; export the general policy as well."
         )
     card = read_card(folder / f"{skill}.json")
-    _check_digest(path, card)
+    check_digest(path, card)
     if card.place is not None:
         raise UserError(
             f"{folder / skill}.json: the card is of place={card.place}, so it is no general policy;"
@@ -147,7 +150,7 @@ def policy_of(folder: Path, skill: str) -> PolicyFiles:
     for kind in kinds:
         own = folder / f"{policy_name(skill, kind)}.json"
         special[kind] = PolicyFiles(weights_path(folder, skill, kind), read_card(own))
-        _check_digest(special[kind].path, special[kind].card)
+        check_digest(special[kind].path, special[kind].card)
         check_special(own, special[kind].card, kind, skill, card)
     return PolicyFiles(path, card, special)
 
@@ -205,7 +208,7 @@ def read_card(path: Path) -> Card:
     return Card(**known, facts=content)
 
 
-def _check_digest(weights: Path, card: Card) -> None:
+def check_digest(weights: Path, card: Card) -> None:
     """Refuse weights that are not those which the card measured: damaged ones, or exchanged.
 
     Raises:
@@ -228,12 +231,17 @@ def write_card(path: Path, card: Card) -> None:
     Raises:
         UserError: it cannot be written.
     """
+    write_json(path, card_content(card))
+
+
+def card_content(card: Card) -> dict[str, Any]:
+    """Return a card as plain values."""
     content = asdict(card)
     place = content.pop("place")
     content |= content.pop("facts")
     if place is not None:  # cards of general policies stay as they were
         content["place"] = place
-    write_json(path, content)
+    return content
 
 
 def common_depth(cards: Mapping[str, Card]) -> int | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from eval.figures import _styles, load_runs, main
+from eval.figures import _styles, _whiskers, load_runs, main
 from eval.runner import evaluate
 from tests.eval.counting_world import episode, spec
 
@@ -63,3 +63,17 @@ def test_a_run_with_stand_ins_says_so(runs: list[Path], tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "stand_ins": ["place"]}))
     assert load_runs([folder])[0]["name"] == "counting (scripted: place) hab"
+
+
+def test_rates_of_one_and_of_none_have_intervals(tmp_path: Path) -> None:
+    for name, step in (("all", 1), ("none", 99)):
+        episodes = [episode(i, goal_step=step) for i in range(6)]
+        evaluate(spec(agent="counting", executor="hab"), episodes, tmp_path / name, workers=1)
+    runs = load_runs([tmp_path / "all", tmp_path / "none"])
+    rates = [run["success"] for run in runs]
+    assert [rate["mean"] for rate in rates] == [1.0, 0.0]
+    # Wilson's interval of 6 of 6 begins at 1 / (1 + z^2 / 6).
+    bound = 100 * (1 - 1 / (1 + 1.959964**2 / 6))
+    below, above = _whiskers(rates)
+    assert below == pytest.approx([bound, 0.0]) and above == pytest.approx([0.0, bound])
+    assert all("wilson" in rate for rate in runs[0]["stages"].values())

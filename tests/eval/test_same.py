@@ -30,7 +30,7 @@ def evaluated(scenario: str, out: Path, episodes: int, workers: int) -> dict[int
 
 def recorded(scenario: str, index: int, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> str:
     """Return the digest that ``tpsrl record`` prints, on several threads if they may be used."""
-    words = [f"scenario={scenario}", "agent=tpsrl", f"max_steps={STEPS}", "every=30"]
+    words = [f"scenario={scenario}", "agent=tpsrl", f"max_steps={STEPS}", "speed=30"]
     with threadpool_limits(limits=2, user_api="blas"):
         assert main(["record", *words, f"episode={index}", f"out={tmp_path / 'x.mp4'}"]) == 0
     return capsys.readouterr().out.split()[-1]

@@ -56,7 +56,7 @@ def test_record_shows_the_episode_that_eval_measured(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     video = tmp_path / "x.mp4"
-    assert main(["record", *WORDS, "episode=1", "every=10", f"out={video}"]) == 0
+    assert main(["record", *WORDS, "episode=1", "speed=10", f"out={video}"]) == 0
     rows = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
     (row,) = [row for row in rows if row["index"] == 1]
     assert f"{row['steps']} steps, {row['replans']} replans" in capsys.readouterr().out

@@ -6,8 +6,10 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 
+from eval.camera import Follower
 from eval.overlay import running_target, target_boxes
 from eval.video import VideoWriter, record_episode
+from eval.words import reason, spoken, task_name
 from planner.chain.interface import AgentReport, SkillRecord
 from tests.eval.real import spec
 from tpsrl.errors import UserError
@@ -57,7 +59,7 @@ def test_running_target_is_read_from_action_or_plan() -> None:
     assert running_target(episode, report) == 4
     assert running_target(episode, AgentReport()) is None
     positions = np.array([item.pos for item in episode.objects])
-    boxes = target_boxes(episode, report, positions)
+    boxes = target_boxes(episode, 4, positions)
     goal = episode.targets[4].goal_pos
     assert sum(np.allclose(box[0], goal) for box in boxes) == 1
     assert len(boxes) == 2 + sum(
@@ -69,12 +71,47 @@ def test_running_target_is_read_from_action_or_plan() -> None:
 def test_episode_video_in_the_real_engine(tmp_path: Path) -> None:
     episode = load_scenario_episodes("tidy_house", count=1)[0]
     out = tmp_path / "x.mp4"
-    record = record_episode(spec(steps=40, depth=128), episode, 0, out, every=4)
+    record = record_episode(spec(steps=40, depth=128), episode, 0, out, speed=4)
     assert record.end == "stop" and record.steps == 40
     _, frames = frames_of(out)
     assert len(frames) == 40 // 4 + 1 + 60
-    assert frames.shape[1:] == (480, 640, 3)
-    # The picture moves, and the end banner darkens the middle of the last frames.
-    assert np.abs(frames[0].astype(int) - frames[10]).mean() > 3
-    middle = frames[[10, -1], 215:265, 5:200].mean(axis=(1, 2, 3))
-    assert middle[1] < 0.6 * middle[0]
+    assert frames.shape[1:] == (720, 1280, 3)
+    # The picture moves, the panel beside it is dark, the end says how it ended below the robot.
+    assert np.abs(frames[0, :, :960].astype(int) - frames[10, :, :960]).mean() > 3
+    assert np.median(frames[5, :, 970:]) < 60
+    bottom = frames[[10, -1], 665:715, 5:200].mean(axis=(1, 2, 3))
+    assert bottom[1] < 0.6 * bottom[0]
+    atoms = [out.read_bytes().find(name) for name in (b"moov", b"mdat")]
+    assert 0 < atoms[0] < atoms[1], "a browser could not begin before the end has come"
+
+
+def test_the_camera_finds_a_place_from_which_the_robot_is_seen() -> None:
+    episode = load_scenario_episodes("set_table", count=1)[0]
+    with spec().simulator.build() as sim:
+        sim.reset([episode], [0])
+        free, follower = sim.scene(0).navigation, Follower()
+        rng = np.random.default_rng(0)
+        for number in range(12):
+            x, y = free.sample(rng)
+            sim.set_base([x, y, rng.uniform(-np.pi, np.pi)])
+            view = follower.look(sim, None, 10.0 * number)
+            assert view is not None
+            eye, look = view
+            gap = eye - look
+            distance = float(np.linalg.norm(gap))
+            chest = np.array([[x, y, 0.9]]) + 0.05 * gap / distance
+            assert sim.cast(chest, gap / distance)[0] > distance - 0.1, "furniture hides the robot"
+
+
+def test_plans_are_told_in_words() -> None:
+    tidy = load_scenario_episodes("tidy_house", count=1)[0]
+    label = tidy.targets[3].label
+    assert task_name(tidy, 3) == "master chef can to sofa"
+    assert spoken(f"pick({label})", tidy) == "pick master chef can (to sofa)"  # there are two
+    assert spoken(f"nav(TARGET_{label})", tidy) == "go to sofa"
+    report = AgentReport(replans=1, why=f"pick({tidy.targets[1].label}): dropped")
+    assert reason(report, tidy) == "pick potted meat can: dropped"
+    table = load_scenario_episodes("set_table", count=1)[0]
+    bowl = table.targets[0].label
+    assert spoken(f"open_cab(cab_push_point_5, {bowl})", table) == "open drawer"
+    assert spoken(f"place({bowl}, TARGET_{bowl})", table) == "place bowl on table 1"

@@ -21,10 +21,11 @@ from tests.ver_trainer.envs import make
 from tests.ver_trainer.test_runner import ROOT, assert_same, config, start_run, weights
 from tpsrl.cli import main
 from ver_trainer import load_policy, train
-from ver_trainer.checkpoint import CheckpointManager, Found
+from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.digests import SUMS
 from ver_trainer.errors import CheckpointError, ConfigError, StorageError
 from ver_trainer.files import locked, replacing
+from ver_trainer.finding import Found
 
 FILES = ("weights.safetensors", "state.0.pt", "meta.json", SUMS)
 INLINE = {"collector": "inline", "total_steps": 256, "optim.schedule": "constant"}

@@ -6,8 +6,11 @@ import sys
 import time
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
+LINE = 80
+"""Columns of a line of progress."""
+_BAR = 12
 _PLAIN_SECONDS = 15.0
 
 
@@ -28,15 +31,12 @@ class Tally:
         # Not the console's own opinion: FORCE_COLOR would have it write a bar into files.
         self._plain = not sys.stderr.isatty()
         self._bar = Progress(
+            BarColumn(bar_width=_BAR),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[status]}"),
             console=Console(file=sys.stderr),
             disable=self._plain,
         )
-        self._task = self._bar.add_task(label, total=total, completed=done, status="starting")
+        self._task = self._bar.add_task(f"{label}: starting", total=total, completed=done)
 
     @property
     def seconds(self) -> float:
@@ -63,12 +63,21 @@ class Tally:
         rate = (self.done - self._first) / self.seconds
         left = duration((self.total - self.done) / max(rate, 1e-9))
         speed = f"{rate:.1f} {self._unit}/s" if rate >= 1 else f"{60 * rate:.1f} {self._unit}/min"
-        status = f"{speed}, {left} left" + (f", {text}" if text else "")
-        self._bar.update(self._task, completed=self.done, total=self.total, status=status)
+        status = f"{self.done}/{self.total} {speed}, {left} left" + (f", {text}" if text else "")
         now = time.monotonic()
-        if self._plain and (now - self._last_line > _PLAIN_SECONDS or self.done >= self.total):
+        if not self._plain:
+            line = _fitting(self._label, status, LINE - _BAR - 1)
+            self._bar.update(self._task, completed=self.done, total=self.total, description=line)
+        elif now - self._last_line > _PLAIN_SECONDS or self.done >= self.total:
             self._last_line = now
-            print(f"{self._label}: {self.done}/{self.total} {status}", file=sys.stderr, flush=True)
+            print(_fitting(self._label, status, LINE), file=sys.stderr, flush=True)
+
+
+def _fitting(label: str, status: str, width: int) -> str:
+    """Return label and status on one line; of a long label the end is left out."""
+    room = max(width - len(status) - 2, 8)
+    short = label if len(label) <= room else f"{label[: room - 2]}.."
+    return f"{short}: {status}"
 
 
 def duration(seconds: float) -> str:

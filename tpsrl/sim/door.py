@@ -304,7 +304,9 @@ class Simulator(ABC):
             camera: ``"third_person"``, ``"head"``, ``"arm"`` or ``"overview"``.
             env_id: which world.
             options: ``width``, ``height``, ``boxes``: list of (pos (3,), half_size (3,),
-                rgba (4,)) wireframes to draw.
+                rgba (4,)) wireframes to draw. An engine may know more, others pass over it:
+                ``view``, for third_person the eye and the point it looks at, (3,) each; ``draft``,
+                quicker and with rough edges.
         """
 
     @abstractmethod

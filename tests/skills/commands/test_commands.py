@@ -78,8 +78,8 @@ def test_imitation_then_ver_then_export_then_evaluation(tmp_path, capsys):
         ),
         (["train", "skill=pick", "imitate.episodess=3"], "did you mean 'imitate.episodes'"),
         (["train", "skill=pick", "env_args.episodes=absent.json.gz"], "tpsrl episodes scenario="),
-        (["eval", "skill=pick", "weights=absent"], "no weights of 'pick'"),
-        (["eval", "agent=tpsrl", "weights=absent"], "no such folder"),
+        (["eval", "skill=pick", "weights=absent"], "no such file or folder"),
+        (["eval", "agent=tpsrl", "weights=absent"], "no such file or folder"),
     ],
 )
 def test_mistakes_are_named(words, text, capsys):

@@ -8,6 +8,7 @@ from skills.envs.single import SkillEnv
 from skills.interface import SkillCall
 from skills.learned.cards import Card, common_depth, policies_in, write_card
 from skills.learned.factory import skill_factory
+from skills.learned.find import find_policies
 from skills.learned.inference import NumpyPolicy
 from skills.learned.skill import LearnedSkill
 from skills.tasks.sensors import observe
@@ -141,7 +142,7 @@ def test_folder_of_skills(tmp_path):
     make = skill_factory(policies_in(tmp_path))
     assert not make("pick").privileged
     assert make("place").privileged
-    with pytest.raises(UserError, match="no such folder"):
-        policies_in(tmp_path / "absent")
+    with pytest.raises(UserError, match="no such file or folder"):
+        find_policies(tmp_path / "absent")
     with pytest.raises(UserError, match="different depth"):
         common_depth({"pick": Card("pick", 64), "place": Card("place", 128)})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tpsrl.episodes
-from eval.trials import SkillStudy, TrialJob, Weights, find_weights
+from eval.trials import SkillStudy, TrialJob
 from planner.chain.catalog import describe, fingerprints, policies_of, skill_lines
 from skills.envs.single import SkillEnv
 from skills.learned.cards import (
@@ -22,6 +22,7 @@ from skills.learned.cards import (
     write_card,
 )
 from skills.learned.factory import skill_factory
+from skills.learned.find import find_policy
 from skills.learned.inference import NumpyPolicy
 from skills.tasks.places import kind_of
 from tests.skills.nets import small_policy
@@ -95,10 +96,11 @@ def test_the_kind_of_place_chooses_the_policy_of_the_chain(tmp_path, skill):
 
 def test_the_kind_of_place_chooses_the_policy_of_trials(tmp_path):
     folder = special_folder(tmp_path / "skills")
-    both = find_weights(folder, "pick")
+    both = find_policy(folder, "pick")
     assert sorted(both.files) == ["pick", "pick_cabinet"]
-    alone = {"open": Weights(both.general), "cabinet": Weights(both.special["cabinet"])}
-    assert find_weights(both.special["cabinet"], "pick") == alone["cabinet"]
+    paths = {"open": both.path, "cabinet": both.special["cabinet"].path}
+    alone = {kind: find_policy(path, "pick") for kind, path in paths.items()}
+    assert all(not policy.special for policy in alone.values())
     sensors = tuple(dict.fromkeys((*GENERAL["pick"], *SPECIAL["pick"])))
     env_args = {"depth": None, "episodes": str(GROCERIES), "options": {"horizon": 12}}
 
@@ -163,7 +165,7 @@ def test_lines_say_what_acts_where_and_how_it_was_measured(tmp_path):
     before = fingerprints(policies_of("tpsrl", weights=folder))
     rate = {"success": 0.5, "low": 0.4, "high": 0.6, "episodes": 100}
     there = {"success": 0.9, "low": 0.8, "high": 0.95, "episodes": 30}
-    both = {"split": "val", "weights_files": digests(find_weights(folder, "pick").files)}
+    both = {"split": "val", "weights_files": digests(find_policy(folder, "pick").files)}
     general = Card("pick", None, facts={"success": rate, "evaluation": both})
     write_card(folder / "pick.json", general)
     facts = {"success": {**rate, "places": {"cabinet": there}}}
@@ -218,7 +220,7 @@ def test_policies_that_do_not_fit_together_are_refused(tmp_path, change, words):
     folder = special_folder(tmp_path / "skills")
     path = folder / "pick_cabinet.json"
     write_card(path, dataclasses.replace(read_card(path), **change))
-    for read in (lambda: policies_in(folder), lambda: find_weights(folder, "pick")):
+    for read in (lambda: policies_in(folder), lambda: find_policy(folder, "pick")):
         with pytest.raises(UserError, match=words):
             read()
 

@@ -171,8 +171,12 @@ class MujocoSimulator(Simulator):
         world = self._worlds[env_id]
         mujoco.mj_kinematics(world.model, world.data)
         mujoco.mj_camlight(world.model, world.data)
+        draft = bool(options.pop("draft", False))
+        if self._renderer is not None and self._renderer.draft != draft:
+            self._renderer.close()
+            self._renderer = None
         if self._renderer is None or self._renderer.inherited:
-            self._renderer = Renderer(world.model)
+            self._renderer = Renderer(world.model, draft)
         return self._renderer.colour(
             world.model,
             world.data,
@@ -180,6 +184,7 @@ class MujocoSimulator(Simulator):
             int(options.pop("width", 640)),
             int(options.pop("height", 480)),
             options.pop("boxes", ()),
+            options.pop("view", None),
         )
 
     def scene(self, env_id: int = 0) -> SceneInfo:
