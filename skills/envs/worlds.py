@@ -17,7 +17,7 @@ from skills.tasks.base import NOWHERE, Progress, Task
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
-from skills.tasks.sensors import DEPTH, MOTION, motion_between, observe
+from skills.tasks.sensors import COLOUR, DEPTH, MOTION, motion_between, observe
 from skills.tasks.starts import NoStartError, Spawn
 from skills.tasks.state import GoalRow, Outcome, View, goal_columns, goals_like, set_row
 from tpsrl.episodes.types import Episode
@@ -59,6 +59,8 @@ class SkillWorlds:
         handoff_fraction: probability that an episode begins at one of ``starts``.
         places: kinds of places (``skills.tasks.places.KINDS``) that Pick and Place are about; all
             if empty.
+        colour: pixels of the square colour pictures, for tasks that have any.
+        coarse_depth: depth as uint8, 255 = 10 m.
 
     Raises:
         UserError: there is nothing to start from, or the task needs an unknown distance.
@@ -74,6 +76,8 @@ class SkillWorlds:
         starts: Sequence[HandoffStart] = (),
         handoff_fraction: float = 0.0,
         places: Sequence[str] = (),
+        colour: int = 64,
+        coarse_depth: bool = False,
     ) -> None:
         if not episodes and (not starts or handoff_fraction < 1.0):
             raise UserError(f"the skill '{task.name}' has no episodes to start from.")
@@ -83,6 +87,8 @@ class SkillWorlds:
         self.starts, self.handoff_fraction = list(starts), handoff_fraction
         self.spawn: Spawn = spawn
         self.places = tuple(places)
+        self._colour, self._coarse_depth = colour, coarse_depth
+        self._cameras = {name: COLOUR[name] for name in task.sensors if name in COLOUR}
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
         self._goals = goal_columns(self._rows)
@@ -122,11 +128,20 @@ class SkillWorlds:
         return outcome
 
     def observe(self) -> dict[str, Array]:
-        """Return the observations of all worlds, (n, ...) float32."""
+        """Return the observations of all worlds, (n, ...) float32; colour and coarse depth uint8.
+
+        Colour shows the present, depth the world one step before (``Simulator.depth``).
+        """
         assert self.view is not None
+        xp, like = self.view.xp, self.view.state.base_pose
         seen = observe(self.view, self.task.sensors)
         if DEPTH in self.task.sensors:
-            seen[DEPTH] = self.sim.depth()
+            depth = self.sim.depth()
+            seen[DEPTH] = xp.astype(depth * 255 + 0.5, xp.uint8) if self._coarse_depth else depth
+        size = {"width": self._colour, "height": self._colour}
+        for name, camera in self._cameras.items():
+            taken = [self.sim.render(camera, i, **size) for i in range(self.sim.num_envs)]
+            seen[name] = xp.asarray(np.stack(taken), device=device(like))
         return seen
 
     def get_state(self) -> dict[str, Any]:
