@@ -181,7 +181,7 @@ def _playing(study: Study) -> Iterator[Callable[[Any], tuple[Record, dict[str, A
 
 
 @dataclass(frozen=True)
-class _ChainStudy:
+class ChainStudy:
     """An agent over whole episodes, see :class:`Study`."""
 
     spec: EvaluationSpec
@@ -242,7 +242,7 @@ def evaluate(
         RuntimeError: workers cannot start.
     """
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
-    return measure(_ChainStudy(spec), jobs, out, workers, attempts, timeout, label, launch)
+    return measure(ChainStudy(spec), jobs, out, workers, attempts, timeout, label, launch)
 
 
 def report_errors(summary: Mapping[str, Any], out: Path) -> int:

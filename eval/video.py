@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,8 @@ from tpsrl.jobs.threads import one_thread
 from tpsrl.sim.door import Simulator
 
 FPS = 30
+SMALL = ("-crf", "24", "-preset", "veryfast")
+"""Good to look at."""
 WIDTH, HEIGHT = 640, 480
 _END_SECONDS = 2.0
 _SHOWN_STEPS = 10
@@ -36,12 +38,19 @@ class VideoWriter:
         path: file to write, ``.mp4``.
         width: pixels, even.
         height: pixels, even.
+        encoding: words for the encoder.
 
     Raises:
         UserError: the file cannot be written.
     """
 
-    def __init__(self, path: Path, width: int = WIDTH, height: int = HEIGHT) -> None:
+    def __init__(
+        self,
+        path: Path,
+        width: int = WIDTH,
+        height: int = HEIGHT,
+        encoding: Sequence[str] = SMALL,
+    ) -> None:
         import imageio_ffmpeg
 
         if path.suffix != ".mp4":
@@ -64,7 +73,7 @@ class VideoWriter:
             quality=None,
             macro_block_size=2,
             ffmpeg_log_level="error",
-            output_params=["-crf", "24", "-preset", "veryfast", "-movflags", "+faststart"],
+            output_params=[*encoding, "-movflags", "+faststart"],
         )
         self._stream.send(None)
 
