@@ -188,10 +188,12 @@ class ChainStudy:
 
     @property
     def config(self) -> Mapping[str, Any]:
+        """See :class:`Study`."""
         return self.spec.config
 
     @contextlib.contextmanager
     def player(self) -> Iterator[tuple[Callable[[EpisodeJob], Record], dict[str, Any]]]:
+        """See :class:`Study`."""
         with contextlib.closing(self.spec.simulator.build()) as sim:
             agent = self.spec.agent.build()
 
@@ -203,12 +205,14 @@ class ChainStudy:
             yield play, dataclasses.asdict(sim.info)
 
     def failed(self, job: EpisodeJob, end: str, extra: dict[str, Any]) -> Record:
+        """See :class:`Study`."""
         record = job.empty_record()
         record.end, record.extra = end, extra
         record.failure = blame(record)
         return record.to_json()
 
     def summarize(self, records: Sequence[Record]) -> dict[str, Any]:
+        """See :class:`Study`."""
         return summarize([EpisodeRecord.from_json(r) for r in records], self.spec.seed)
 
 

@@ -43,7 +43,9 @@ PLAN = """
     planner.model planner.ground planner.search planner.load planner
         planner.monitor planner.draw planner.pddl planner.chain planner.options planner.commands
 
-    eval.statistics eval.trace eval.episode eval.spec eval eval.commands
+    eval.statistics eval.trace eval.episode eval.spec eval
+        eval.dataset.statistics eval.dataset.words eval.dataset.frames eval.dataset.record
+        eval.dataset.lerobot eval.dataset.reading eval.dataset.replay eval.dataset eval.commands
 
     benchmarks
 """
@@ -59,6 +61,7 @@ LIBRARIES = {
         "skills.training",
         "skills.series",
         "skills.commands",
+        "eval.dataset.clone",
     )
 }
 """Only these import a library that worker processes must not load."""

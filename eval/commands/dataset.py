@@ -7,13 +7,16 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eval.dataset.clone import CloneConfig, clone_skill
 from eval.dataset.lerobot import features, pack, parquet
 from eval.dataset.record import record
+from eval.dataset.replay import replay
 from eval.runner import report_errors
 from eval.spec import evaluation_spec
 from eval.table import print_summary
 from planner import options as agent_options
 from planner.chain.problems import to_solve
+from skills.book import chained
 from tpsrl import options
 from tpsrl.episodes.habitat_json import load_episodes, save_episodes
 from tpsrl.episodes.types import EpisodeSet
@@ -28,7 +31,9 @@ HELP = """Write what an agent did as a data set in LeRobot's format v3.0 (docs/d
   tpsrl dataset export scenario=tidy_house episodes=50 out=DIR
                                      run episodes, keep their frames, make the data set; the same
                                      command again goes on where it was stopped
-  tpsrl dataset replay data=DIR      do the recorded actions again and compare with what was recorded"""
+  tpsrl dataset replay data=DIR      do the recorded actions again, compare with what was recorded
+  tpsrl dataset clone data=DIR skill=open_cab out=DIR
+                                     learn a skill from it (behaviour cloning) and try it"""
 
 
 @dataclass
@@ -48,8 +53,11 @@ class DatasetConfig:
     depth: int = option(
         128, "export: of the depth picture, where the policies ask for none", min=16
     )
-    out: Path | None = option(None, "export: folder; null: outputs/datasets/SCENARIO_SPLIT_AGENT")
-    data: Path | None = option(None, "replay: folder of a data set")
+    out: Path | None = option(None, "folder; null: below outputs/datasets")
+    data: Path | None = option(None, "replay, clone: folder of a data set")
+    skill: str = option("pick", "clone: which", choices=chained())
+    epochs: int = option(60, "clone: passes over the frames", min=1)
+    trials: int = option(50, "clone: episodes in which the policy is tried; 0: none", min=0)
     seed: int = option(0, "export: of the whole run, as in tpsrl eval", min=0)
     max_steps: int | None = field(default=None, metadata=agent_options.MAX_STEPS)
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
@@ -58,20 +66,40 @@ class DatasetConfig:
 
 
 CONFIG = DatasetConfig
-VERBS = ("export", "replay")
+VERBS = ("export", "replay", "clone")
 
 
 def run(overrides: list[str]) -> int:
-    """Export or replay a data set."""
+    """Export a data set, replay it or learn from it."""
     if not overrides or overrides[0] not in VERBS:
         given = f"'{overrides[0]}'" if overrides else "nothing"
         raise UserError(f"tpsrl dataset got {given}{nearest((overrides or [''])[0], VERBS)}")
     config = load(DatasetConfig, overrides[1:])
     parquet()
-    return export(config) if overrides[0] == "export" else 1
+    if overrides[0] == "export":
+        return _export(config)
+    if config.data is None:
+        raise UserError(f"tpsrl dataset {overrides[0]} needs data=DIR, the folder of a data set")
+    return _replay(config, config.data) if overrides[0] == "replay" else _clone(config, config.data)
 
 
-def export(config: DatasetConfig) -> int:
+def _replay(config: DatasetConfig, data: Path) -> int:
+    """Replay; the exit code is 0 if everything was as recorded."""
+    won, again, same, count = replay(data, config.episodes, config.workers)
+    print(f"{data}: {again} of {won} successes again, same states in {same} of {count} episodes")
+    return int(again < won or same < count)
+
+
+def _clone(config: DatasetConfig, data: Path) -> int:
+    out = config.out or Path("outputs/datasets") / f"{data.name}_{config.skill}"
+    wanted = CloneConfig(config.skill, config.epochs, config.trials, config.seed)
+    found = clone_skill(data, wanted, out)
+    print(", ".join(f"{name} {value:.3g}" for name, value in found.items()))
+    print(out / "policy.safetensors")
+    return 0
+
+
+def _export(config: DatasetConfig) -> int:
     """Record what is missing, then make the data set."""
     # Pictures are drawn by Mesa's threads in each worker, which share the cores.
     os.environ.setdefault("LP_NUM_THREADS", str(max(all_cores() // config.workers, 1)))

@@ -1,4 +1,4 @@
-"""Runs episodes and keeps of each one a folder with its frames, until a data set is made of them."""
+"""Runs episodes and keeps the frames of each in a folder, until a data set is made of them."""
 
 from __future__ import annotations
 

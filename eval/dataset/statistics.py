@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 Stats = dict[str, np.ndarray]
-"""``min``, ``max``, ``mean``, ``std``, ``count`` and quantiles; (values,), of pictures (3, 1, 1)."""
+"""``min``, ``max``, ``mean``, ``std``, ``count``, quantiles; (values,), of pictures (3, 1, 1)."""
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 
 

@@ -74,7 +74,7 @@ def call_words(sim: Simulator, env_id: int, call: SkillCall | None) -> str:
     if kind == "place" and target is not None:
         back = call.place == "start"
         where = target.start_receptacle if back else target.goal_receptacle
-        return f"put the {thing}" + (f" on {_the(place_words(where))}" if where else " down")
+        return f"put the {thing}" + (f" {_into(where)}" if where else " down")
     return f"{call.skill.replace('_', ' ')} {thing}".strip()
 
 
@@ -90,6 +90,12 @@ def _goal_words(
         named = target.goal_receptacle
         return _the(place_words(named)) if named else f"where the {thing} belongs"
     return f"the {thing}"
+
+
+def _into(receptacle: str) -> str:
+    words = place_words(receptacle)
+    inside = words.endswith(("fridge", "drawer", "sink"))
+    return f"{'in' if inside else 'on'} {_the(words)}"
 
 
 def _the(words: str) -> str:
