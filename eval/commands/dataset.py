@@ -117,7 +117,11 @@ def _export(config: DatasetConfig) -> int:
         save_episodes(problems, EpisodeSet(found))
     # From the file that will be replayed, whose numbers are rounded.
     episodes = load_episodes(problems).episodes[:count]
-    described = {"split": config.split, "pixels": config.pixels, "failures": config.failures}
+    if len(episodes) < count:
+        raise UserError(
+            f"{parts} was begun with episodes={len(episodes)}; give no more, or choose another out="
+        )
+    described = {key: getattr(config, key) for key in ("split", "pixels", "depth", "failures")}
     spec = evaluation_spec(
         scenario=config.scenario, agent=config.agent, executor=config.executor,
         max_steps=config.max_steps, seed=config.seed, depth=config.depth, weights=config.weights,

@@ -70,9 +70,10 @@ def features(pixels: int, depth: int) -> dict[str, Any]:
     }
     for camera in CAMERAS:
         side = depth if camera == "head_depth" else pixels
+        shown = "yuvj420p" if camera == "head_depth" else "yuv420p"
         stream = {
             "video.height": side, "video.width": side, "video.codec": "h264",
-            "video.pix_fmt": "yuv420p", "video.is_depth_map": False, "video.channels": 3,
+            "video.pix_fmt": shown, "video.is_depth_map": False, "video.channels": 3,
             "video.fps": fetch.CONTROL_HZ, "has_audio": False,
         }  # fmt: skip
         found[video_key(camera)] = {

@@ -89,8 +89,8 @@ class DataSet:
             UserError: the skill does not run in the set.
         """
         words = parquet().read_table(self.path / "meta/subtasks.parquet")
-        skills = dict(zip(words["subtask_index"].to_pylist(), words["skill"].to_pylist()))
-        numbers = [number for number, name in skills.items() if name == skill]
+        named = words.select(["subtask_index", "skill"]).to_pylist()
+        numbers = [row["subtask_index"] for row in named if row["skill"] == skill]
         rows = np.isin(self._column("subtask_index"), numbers)
         if not rows.any():
             raise UserError(f"in no frame of {self.path} does the skill '{skill}' run")

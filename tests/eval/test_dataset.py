@@ -1,10 +1,9 @@
-"""Data sets: LeRobot's format v3.0, the same again from the recorded actions, learning from them."""
+"""Data sets: LeRobot's format v3.0, the same again from recorded actions, learning from them."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -38,9 +37,9 @@ PIXELS, DEPTH = 32, 16
 VIDEOS = {"third_person": PIXELS, "head": PIXELS, "head_depth": DEPTH}
 # lerobot 0.4.4, lerobot/datasets: what its loader asks for and what its writer writes.
 INFO = {
-    "codebase_version", "robot_type", "total_episodes", "total_frames", "total_tasks", "chunks_size",
-    "data_files_size_in_mb", "video_files_size_in_mb", "fps", "splits", "data_path", "video_path",
-    "features",
+    "codebase_version", "robot_type", "total_episodes", "total_frames", "total_tasks",
+    "chunks_size", "data_files_size_in_mb", "video_files_size_in_mb", "fps", "splits",
+    "data_path", "video_path", "features",
 }  # fmt: skip
 DEFAULT_FEATURES = {
     "timestamp": "float32", "frame_index": "int64", "episode_index": "int64", "index": "int64",
@@ -176,7 +175,7 @@ def test_videos_hold_a_frame_for_every_row(folder):
             sim.reset([one.problem], [one.seed])
             seen = sim.depth()[0, ..., 0] * 255
             sim.close()
-            assert np.abs(pictures[0].reshape(side, side, 3)[..., 0] - seen).mean() < 2.0
+            assert np.abs(pictures[0].reshape(side, side, 3)[..., 0] - seen).mean() < 1.0
 
 
 def test_the_same_actions_lead_to_the_same_success_and_states(folder):
@@ -204,12 +203,13 @@ def test_a_skill_is_learned_from_the_set(folder, tmp_path):
 
 def test_an_interrupted_export_goes_on(tmp_path):
     words = ["export", "scenario=rearrange_easy", "split=val", "episodes=3", "max_steps=8",
-             "failures=true", "pixels=16", "depth=16", "workers=1", f"out={tmp_path / 'set'}"]  # fmt: skip
+             "failures=true", "pixels=16", "depth=16", "workers=1"]  # fmt: skip
+    words.append(f"out={tmp_path / 'set'}")
     code = "import sys; from eval.commands.dataset import run; sys.exit(run(sys.argv[1:]))"
     lines = tmp_path / "set.parts/episodes.jsonl"
     process = subprocess.Popen(
         [sys.executable, "-c", code, *words], cwd=Path(__file__).parents[2], text=True,
-        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while not (lines.exists() and lines.read_text().count("\n")) and time.monotonic() < deadline:
@@ -239,8 +239,14 @@ def test_what_cannot_be_is_said(tmp_path):
 
 def test_words_and_statistics():
     assert object_words("002_master_chef_can") == "master chef can"
-    names = {"drawer_right_top": "top right drawer", "table_01": "table 1", "fridge_middle": "fridge",
-             "tvstand": "TV stand", "counter_left": "left counter", "sofa": "sofa"}  # fmt: skip
+    names = {
+        "drawer_right_top": "top right drawer",
+        "table_01": "table 1",
+        "tvstand": "TV stand",
+        "counter_left": "left counter",
+        "sofa": "sofa",
+        "fridge_middle": "fridge",
+    }
     assert {name: place_words(name) for name in names} == names
     text = task_words(load_shipped("set_table").episodes[0])
     assert text == ("Bring the bowl from the top right drawer to table 1, then bring the apple from"
