@@ -14,7 +14,18 @@ PEERS = {
     "sb3": ["sb3-contrib==2.9.2"],
     "learning": ["sb3-contrib==2.9.2", "popgym==1.0.7"],
     "skrl": ["skrl==2.1.1", "tqdm", "packaging", "tensorboard"],
+    "lerobot": [
+        "datasets>=4,<5",
+        "accelerate>=1.10,<2",
+        "av>=15,<16",
+        "huggingface-hub>=0.34.2,<0.36",
+        "packaging<26",
+        "pandas",
+        "pyarrow",
+    ],
 }
+ALONE = {"lerobot": ["lerobot==0.4.4", "torchvision==0.22.1"]}
+"""Installed without their dependencies: these pin another torch than ours."""
 
 
 def folder() -> Path:
@@ -41,10 +52,12 @@ def python_of(name: str) -> str:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     site = home / "lib" / version / "site-packages"
     (site / "shared.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    command = [str(python), "-m", "pip", "install", "--quiet", *PEERS[name]]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"pip could not install {name}: {done.stderr.strip()[-500:]}")
+    alone = [["--no-deps", *ALONE[name]]] if name in ALONE else []
+    for words in (PEERS[name], *alone):
+        command = [str(python), "-m", "pip", "install", "--quiet", *words]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"pip could not install {name}: {done.stderr.strip()[-500:]}")
     (home / "ready").touch()
     return str(python)
 

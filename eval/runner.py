@@ -183,7 +183,7 @@ def _playing(study: Study) -> Iterator[Callable[[Any], tuple[Record, dict[str, A
 
 
 @dataclass(frozen=True)
-class _ChainStudy:
+class ChainStudy:
     """An agent over whole episodes, see :class:`Study`."""
 
     spec: EvaluationSpec
@@ -191,10 +191,12 @@ class _ChainStudy:
 
     @property
     def config(self) -> Mapping[str, Any]:
+        """See :class:`Study`."""
         return self.spec.config
 
     @contextlib.contextmanager
     def player(self) -> Iterator[tuple[Callable[[EpisodeJob], Record], dict[str, Any]]]:
+        """See :class:`Study`."""
         with contextlib.closing(self.spec.simulator.build()) as sim:
             agent = self.spec.agent.build()
 
@@ -214,12 +216,14 @@ class _ChainStudy:
             yield play, dataclasses.asdict(sim.info)
 
     def failed(self, job: EpisodeJob, end: str, extra: dict[str, Any]) -> Record:
+        """See :class:`Study`."""
         record = job.empty_record()
         record.end, record.extra = end, extra
         record.failure = blame(record)
         return record.to_json()
 
     def summarize(self, records: Sequence[Record]) -> dict[str, Any]:
+        """See :class:`Study`."""
         return summarize([EpisodeRecord.from_json(r) for r in records], self.spec.seed)
 
 
@@ -255,7 +259,7 @@ def evaluate(
         RuntimeError: workers cannot start.
     """
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
-    study = _ChainStudy(spec, Keeper(out.resolve(), record))
+    study = ChainStudy(spec, Keeper(out.resolve(), record))
     return measure(study, jobs, out, workers, attempts, timeout, label, launch)
 
 

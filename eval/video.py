@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,12 +28,13 @@ from tpsrl.jobs.threads import one_thread
 from tpsrl.sim.door import Simulator
 
 FPS = 30
+SMALL = ("-crf", "23", "-preset", "superfast", "-threads", "2")
+"""Good to look at."""
 WIDTH, HEIGHT = 1280, 720
 _END_SECONDS = 2.0
 _SHOWN_STEPS = 10
 _DEPTH = 128
 _POLICIES = {"tpsrl": "learned", "scripted": "scripted", "random": ""}
-_QUALITY = ("-crf", "23", "-preset", "superfast", "-threads", "2")
 
 
 class VideoWriter:
@@ -45,12 +46,19 @@ class VideoWriter:
         path: file to write, ``.mp4``.
         width: pixels, even.
         height: pixels, even.
+        encoding: words for the encoder.
 
     Raises:
         UserError: the file cannot be written.
     """
 
-    def __init__(self, path: Path, width: int = WIDTH, height: int = HEIGHT) -> None:
+    def __init__(
+        self,
+        path: Path,
+        width: int = WIDTH,
+        height: int = HEIGHT,
+        encoding: Sequence[str] = SMALL,
+    ) -> None:
         import imageio_ffmpeg
 
         if path.suffix != ".mp4":
@@ -73,7 +81,7 @@ class VideoWriter:
             quality=None,
             macro_block_size=2,
             ffmpeg_log_level="error",
-            output_params=[*_QUALITY, "-movflags", "+faststart"],
+            output_params=[*encoding, "-movflags", "+faststart"],
         )
         self._stream.send(None)
 

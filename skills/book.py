@@ -28,6 +28,7 @@ from tpsrl.errors import UserError, nearest
 
 Contract = Literal["fixed", "parity"]
 Actions = Literal["full", "restricted"]
+Stop = Literal["action", "success"]
 
 _HELPERS = dict(
     zip(HELPERS, ("skills.programs.basic:ResetArm", "skills.programs.basic:Wait"), strict=True)
@@ -124,6 +125,7 @@ def make_task(
     *,
     contract: Contract = "fixed",
     actions: Actions = "full",
+    stop: Stop = "action",
     options: Mapping[str, Any] | None = None,
 ) -> Task:
     """Return a task.
@@ -132,21 +134,30 @@ def make_task(
         name: of a skill in the book.
         contract: ``"parity"`` keeps the quirks of habitat-lab that are fixed otherwise.
         actions: ``"restricted"``: the base stands still in manipulation skills (Habitat 2.0).
+        stop: ``"success"``: the action has no stop, and the skill ends when it is done.
         options: fields of the task to override, e.g. ``{"horizon": 500}``.
 
     Raises:
-        UserError: unknown name, contract, action space or option.
+        UserError: unknown name, contract, action space, way to stop or option.
     """
     row = row_of(name)
     if contract not in ("fixed", "parity"):
         raise UserError(f"contract='{contract}' is unknown; use 'fixed' or 'parity'.")
     if actions not in ("full", "restricted"):
         raise UserError(f"actions='{actions}' is unknown; use 'full' or 'restricted'.")
-    changes: dict[str, Any] = dict(row.parity) if contract == "parity" else {}
-    if actions == "restricted" and row.uses_arm:
-        changes["layout"] = dataclasses.replace(row.task.layout, base=False)
-    changes |= dict(options or {})
+    if stop not in ("action", "success"):
+        raise UserError(f"stop='{stop}' is unknown; use 'action' or 'success'.")
     known = {f.name for f in dataclasses.fields(row.task)}
+    changes: dict[str, Any] = dict(row.parity) if contract == "parity" else {}
+    layout = row.task.layout
+    if actions == "restricted" and row.uses_arm:
+        layout = dataclasses.replace(layout, base=False)
+    changes |= {"layout": layout, **(options or {})}
+    if stop == "success":
+        changes["layout"] = dataclasses.replace(changes["layout"], stop=False)
+        changes["stops_itself"] = True
+        if "failed_stop_penalty" in known:
+            changes["failed_stop_penalty"] = 0.0
     for key in changes:
         if key not in known:
             raise UserError(f"skill '{name}' has no option '{key}'{nearest(key, known)}")

@@ -46,7 +46,9 @@ PLAN = """
 
     eval.statistics eval.trace eval.recording eval.episode eval.spec eval
         eval.report eval.view.words eval.view.scene eval.view.goals eval.view.senses
-        eval.view.sources eval.view.player eval.view.page eval.view.desk eval.commands
+        eval.view.sources eval.view.player eval.view.page eval.view.desk
+        eval.dataset.statistics eval.dataset.words eval.dataset.frames eval.dataset.record
+        eval.dataset.lerobot eval.dataset.reading eval.dataset.replay eval.dataset eval.commands
 
     benchmarks
 """
@@ -62,6 +64,7 @@ LIBRARIES = {
         "skills.training",
         "skills.series",
         "skills.commands",
+        "eval.dataset.clone",
     )
 }
 """Only these import a library that worker processes must not load."""

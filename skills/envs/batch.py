@@ -54,11 +54,10 @@ class BatchSkillEnv(VectorEnv):
         self.skill, self.config, self.render_mode = skill, EnvConfig(**config), render_mode
         task = self.config.task(skill)
         self._own = simulator is None
-        depth = self.config.depth
         self.worlds = self.config.worlds(skill, num_envs, simulator)
         self.sim = self.worlds.sim
         self.num_envs = self.sim.num_envs
-        self.single_observation_space = observation_space(task, depth)
+        self.single_observation_space = observation_space(task, self.config)
         self.single_action_space = action_space(task)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)

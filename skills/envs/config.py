@@ -11,12 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from skills.book import Actions, Contract, make_task, placed, row_of
+from skills.book import Actions, Contract, Stop, make_task, placed, row_of
 from skills.envs.worlds import SkillWorlds
 from skills.tasks.base import Task
 from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import BALANCED, KINDS, SHARES
-from skills.tasks.sensors import DEPTH, SENSORS
+from skills.tasks.sensors import COLOUR, DEPTH, PICTURES, SENSORS
 from tpsrl.engines import make_simulator, object_pool
 from tpsrl.episodes.habitat_json import load_episodes
 from tpsrl.episodes.types import Episode
@@ -25,6 +25,9 @@ from tpsrl.habitat.scenes import Scenes, choose_scenes
 from tpsrl.provide import find_episodes
 from tpsrl.sim.door import Simulator
 
+MOST_COLOUR = 960
+"""Pixels along the side of a colour picture."""
+
 
 @dataclass(frozen=True)
 class EnvConfig:
@@ -32,7 +35,13 @@ class EnvConfig:
 
     Attributes:
         depth: pixels of the square depth picture; ``None`` leaves ``head_depth`` out.
+        depth_dtype: ``"float32"``, in [0, 1], or ``"uint8"``, in [0, 255], which other libraries
+            take for a picture.
+        colour: pixels of the square colour pictures ``head_rgb`` and ``third_rgb``, for which
+            ``sensors`` asks.
         actions: ``"full"``, or ``"restricted"``: no base movement in manipulation skills.
+        stop: ``"action"``: the policy calls stop, as habitat-lab has it; ``"success"``: its action
+            has none, and the skill ends when it is done.
         contract: ``"fixed"``, or ``"parity"`` with the quirks of habitat-lab.
         episodes: episode file, or several whose episodes are drawn alike; ``None`` takes the set
             that ships for the skill's scenario, or with ``path`` the one found there.
@@ -44,8 +53,9 @@ class EnvConfig:
         places: kinds of places (``open``, ``cabinet``, ``drawer``) that Pick takes from or Place
             sets down in, all if empty: ``["cabinet"]`` is the fridge. ``"balanced"`` draws kinds
             as often as ``skills.tasks.places.SHARES`` says; it changes nothing in other skills.
-        sensors: observations instead of the contract's; ``"state"``: those of a policy that may
-            know the whole state (``SkillRow.state``).
+        sensors: observations instead of the contract's; among them ``"contract"`` stands for the
+            contract's, ``"state"`` for those of a policy that may know the whole state
+            (``SkillRow.state``).
         reward: ``"contract"``, or ``"teaching"`` with what helps to learn from reward alone
             (``SkillRow.teaching``).
         options: fields of the task to override, e.g. ``{"horizon": 500}`` or
@@ -57,7 +67,10 @@ class EnvConfig:
     """
 
     depth: int | None = 128
+    depth_dtype: Literal["float32", "uint8"] = "float32"
+    colour: int = 64
     actions: Actions = "full"
+    stop: Stop = "action"
     contract: Contract = "fixed"
     episodes: str | Path | Sequence[str | Path] | None = None
     split: str = "train"
@@ -66,7 +79,7 @@ class EnvConfig:
     handoff_fraction: float = 1.0
     spawn: Literal["auto", "hab", "near"] = "auto"
     places: tuple[str, ...] | str = ()
-    sensors: tuple[str, ...] | Literal["state"] | None = None
+    sensors: tuple[str, ...] | str | None = None
     reward: Literal["contract", "teaching"] = "contract"
     options: Mapping[str, Any] = field(default_factory=dict)
     sim: str = "mujoco"
@@ -82,6 +95,29 @@ class EnvConfig:
         """
         if self.reward not in ("contract", "teaching"):
             raise UserError(f"reward='{self.reward}' is unknown; use 'contract' or 'teaching'.")
+        if self.depth_dtype not in ("float32", "uint8"):
+            raise UserError(
+                f"depth_dtype='{self.depth_dtype}' is unknown; use 'float32' or 'uint8'."
+            )
+        if not 1 <= self.colour <= MOST_COLOUR:
+            raise UserError(f"colour={self.colour}; a picture has 1 to {MOST_COLOUR} pixels.")
+        task = make_task(
+            skill,
+            contract=self.contract,
+            actions=self.actions,
+            stop=self.stop,
+            options=self._options(skill),
+        )
+        known = [*SENSORS, *PICTURES]
+        for name in task.sensors:
+            if name not in known:
+                raise UserError(f"unknown sensor '{name}'{nearest(name, known)}")
+        if self.depth is None:
+            task = replace(task, sensors=tuple(name for name in task.sensors if name != DEPTH))
+        return task
+
+    def _options(self, skill: str) -> dict[str, Any]:
+        """Return the fields of the task that differ from its row's."""
         options = dict(self.options)
         if self.reward == "teaching":
             options = {**row_of(skill).teaching, **options}
@@ -90,21 +126,17 @@ class EnvConfig:
             options = {"max_force": None, "max_force_sum": None} | options
         if self.sensors is not None:
             options["sensors"] = self._sensors(skill)
-        task = make_task(skill, contract=self.contract, actions=self.actions, options=options)
-        for name in task.sensors:
-            if name != DEPTH and name not in SENSORS:
-                raise UserError(f"unknown sensor '{name}'{nearest(name, [*SENSORS, DEPTH])}")
-        if self.depth is None:
-            task = replace(task, sensors=tuple(name for name in task.sensors if name != DEPTH))
-        return task
+        return options
 
     def _sensors(self, skill: str) -> tuple[str, ...]:
-        if self.sensors != "state":
-            return (self.sensors,) if isinstance(self.sensors, str) else tuple(self.sensors or ())
+        wanted = (self.sensors,) if isinstance(self.sensors, str) else tuple(self.sensors or ())
         state = row_of(skill).state
-        if not state:
+        if "state" in wanted and not state:
             raise UserError(f"sensors=state: the skill '{skill}' lists none in skills/book.py.")
-        return state
+        contract = make_task(skill, contract=self.contract).sensors
+        sets = {"state": state, "contract": contract}
+        # Once each, in the order in which they were asked for.
+        return tuple(dict.fromkeys(n for name in wanted for n in sets.get(name, (name,))))
 
     def worlds(self, skill: str, num_envs: int, sim: Simulator | None = None) -> SkillWorlds:
         """Return the worlds of the environment.
@@ -148,6 +180,8 @@ class EnvConfig:
             starts=starts,
             handoff_fraction=fraction,
             places=self._places(skill),
+            colour=self.colour,
+            coarse_depth=self.depth_dtype == "uint8",
         )
 
     def _places(self, skill: str) -> dict[str, float]:
@@ -213,13 +247,21 @@ def _load(path: Path) -> tuple[Episode, ...]:
     return episodes
 
 
-def observation_space(task: Task, depth: int | None) -> spaces.Dict:
+def observation_space(task: Task, config: EnvConfig) -> spaces.Dict:
     """Return the space of one world's observations."""
     found: dict[str, spaces.Space] = {}
     for name in task.sensors:
-        if name == DEPTH:
-            assert depth is not None
-            found[name] = spaces.Box(0.0, 1.0, (depth, depth, 1), np.float32)
+        if name in COLOUR:
+            found[name] = spaces.Box(0, 255, (config.colour, config.colour, 3), np.uint8)
+        elif name == DEPTH:
+            assert config.depth is not None
+            shape = (config.depth, config.depth, 1)
+            coarse = config.depth_dtype == "uint8"
+            found[name] = (
+                spaces.Box(0, 255, shape, np.uint8)
+                if coarse
+                else spaces.Box(0.0, 1.0, shape, np.float32)
+            )
         elif name == "is_holding":
             found[name] = spaces.Box(0.0, 1.0, (1,), np.float32)
         else:

@@ -43,7 +43,7 @@ class SkillEnv(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
     ) -> None:
         self.skill, self.config, self.render_mode = skill, EnvConfig(**config), render_mode
         task = self.config.task(skill)
-        space = observation_space(task, self.config.depth)
+        space = observation_space(task, self.config)
         self.observation_space = space  # type: ignore[assignment]
         self.action_space = action_space(task)
         self._own = simulator is None

@@ -17,7 +17,7 @@ from skills.tasks.base import NOWHERE, Progress, Task
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
-from skills.tasks.sensors import DEPTH, MOTION, motion_between, observe
+from skills.tasks.sensors import COLOUR, DEPTH, MOTION, motion_between, observe
 from skills.tasks.starts import NoStartError, Spawn
 from skills.tasks.state import GoalRow, Outcome, View, goal_columns, goals_like, set_row
 from tpsrl.episodes.types import Episode
@@ -62,6 +62,8 @@ class SkillWorlds:
         places: kind of place (``skills.tasks.places.KINDS``) that Pick and Place are about -> how
             often it is drawn beside the others; whatever an episode holds if empty. Several that
             are alike often are taken as they come.
+        colour: pixels of the square colour pictures, for tasks that have any.
+        coarse_depth: depth as uint8, 255 = 10 m.
 
     Raises:
         UserError: there is nothing to start from, or the task needs an unknown distance.
@@ -77,6 +79,8 @@ class SkillWorlds:
         starts: Sequence[HandoffStart] = (),
         handoff_fraction: float = 0.0,
         places: Mapping[str, float] | None = None,
+        colour: int = 64,
+        coarse_depth: bool = False,
     ) -> None:
         if not episodes and (not starts or handoff_fraction < 1.0):
             raise UserError(f"the skill '{task.name}' has no episodes to start from.")
@@ -87,6 +91,8 @@ class SkillWorlds:
         self.spawn: Spawn = spawn
         self.places = dict(places or {})
         self._kinds: dict[int, str] = {}
+        self._colour, self._coarse_depth = colour, coarse_depth
+        self._cameras = {name: COLOUR[name] for name in task.sensors if name in COLOUR}
         self.origins = [Origin("", "", 0)] * sim.num_envs
         self._rows = [GoalRow()] * sim.num_envs
         self._goals = goal_columns(self._rows)
@@ -126,11 +132,20 @@ class SkillWorlds:
         return outcome
 
     def observe(self) -> dict[str, Array]:
-        """Return the observations of all worlds, (n, ...) float32."""
+        """Return the observations of all worlds, (n, ...) float32; colour and coarse depth uint8.
+
+        Colour shows the present, depth the world one step before (``Simulator.depth``).
+        """
         assert self.view is not None
+        xp, like = self.view.xp, self.view.state.base_pose
         seen = observe(self.view, self.task.sensors)
         if DEPTH in self.task.sensors:
-            seen[DEPTH] = self.sim.depth()
+            depth = self.sim.depth()
+            seen[DEPTH] = xp.astype(depth * 255 + 0.5, xp.uint8) if self._coarse_depth else depth
+        size = {"width": self._colour, "height": self._colour}
+        for name, camera in self._cameras.items():
+            taken = [self.sim.render(camera, i, **size) for i in range(self.sim.num_envs)]
+            seen[name] = xp.asarray(np.stack(taken), device=device(like))
         return seen
 
     def get_state(self) -> dict[str, Any]:

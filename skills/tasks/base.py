@@ -118,6 +118,8 @@ class Task(ABC, Generic[P]):
         slack_reward: added in every step.
         success_reward: added at success.
         end_on_success: whether success ends the episode.
+        stops_itself: stop is called in every step, and one without success changes nothing: the
+            skill ends when it is done, whatever the policy knows of stopping.
         force_penalty: reward lost per newton of accumulated force.
         max_force_penalty: most of it in a step.
         max_force_sum, max_force: limits that end the episode, N; ``None`` for no limit.
@@ -138,6 +140,7 @@ class Task(ABC, Generic[P]):
     slack_reward: float = 0.0
     success_reward: float = 10.0
     end_on_success: bool = True
+    stops_itself: bool = False
     force_penalty: float = 0.0
     max_force_penalty: float = 0.0
     max_force_sum: float | None = None
@@ -264,6 +267,8 @@ class Task(ABC, Generic[P]):
         parts.append(xp.astype(self.grip(view, command[:, 0]), action.dtype)[:, None])
         parts.append(take(self.layout.base, 2))
         stop = take(self.layout.stop, 1)[:, 0] > 0
+        if self.stops_itself:
+            stop = xp.ones_like(stop)
         return xp.concat(parts, axis=1), stop
 
     def flat_action(self, robot: Array, stop: Array) -> Array:
@@ -296,7 +301,7 @@ class Task(ABC, Generic[P]):
         """
         xp, state = view.xp, view.state
         result = self.advance(view, progress, stop)
-        ends = dict(result.ends)
+        ends = {k: v for k, v in result.ends.items() if k != "stop" or not self.stops_itself}
         reward = result.reward + self.slack_reward
         if self.force_penalty and self.max_force_penalty:
             lost = self.force_penalty * (state.force_sum - progress.force_sum)

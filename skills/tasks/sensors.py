@@ -1,6 +1,6 @@
 """Observations by their names in habitat-lab, as functions of a :class:`~skills.tasks.state.View`.
 
-All are float32 of shape (n, size). Depth is not here: the engine renders it.
+All are float32 of shape (n, size). Pictures are not here: the engine renders them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, wrap, yaw_of
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 
 DEPTH, MOTION, WAY = "head_depth", "base_motion", "way"
+COLOUR = {"head_rgb": "head", "third_rgb": "third_person"}
+"""Colour picture -> camera of the engine that takes it."""
+PICTURES = (DEPTH, *COLOUR)
 
 
 class Sensor(NamedTuple):
@@ -320,6 +323,6 @@ def _polar(view: View, point: Array) -> Array:
 
 
 def observe(view: View, sensors: Sequence[str]) -> dict[str, Array]:
-    """Return the named observations, each (n, size) float32; ``head_depth`` is left out."""
-    xp = view.xp
-    return {k: xp.astype(SENSORS[k].read(view), xp.float32) for k in sensors if k != DEPTH}
+    """Return the named observations, each (n, size) float32; pictures are left out."""
+    xp, read = view.xp, [name for name in sensors if name not in PICTURES]
+    return {name: xp.astype(SENSORS[name].read(view), xp.float32) for name in read}

@@ -1,0 +1,102 @@
+"""What is asked for and what is being done, in words."""
+
+from __future__ import annotations
+
+import re
+
+from skills.interface import SkillCall
+from tpsrl.episodes.types import Episode, Target
+from tpsrl.sim.door import Simulator
+
+_NAMES = {"tvstand": "TV stand"}
+_ARM, _WAIT, _RELEASE = "fold the arm", "wait", "let go"
+_VERBS = {"open": "open", "close": "close"}
+
+
+def object_words(type_name: str) -> str:
+    """Return the words for a type of object, e.g. ``"bowl"`` for ``"024_bowl"``."""
+    return re.sub(r"^\d+[_-]", "", type_name).replace("_", " ").strip()
+
+
+def place_words(name: str) -> str:
+    """Return the words for a receptacle, e.g. ``"top right drawer"`` for ``"drawer_right_top"``."""
+    if name in _NAMES:
+        return _NAMES[name]
+    if name.startswith("fridge"):
+        return "fridge"
+    noun, *rest = [word for word in re.split(r"[_/]", name) if word]
+    numbers = [str(int(word)) for word in rest if word.isdigit()]
+    return " ".join([*reversed([word for word in rest if not word.isdigit()]), noun, *numbers])
+
+
+def container_words(sim: Simulator, env_id: int, joint: str) -> str:
+    """Return the words for what a furniture joint opens."""
+    index = sim.joint_names.index(joint)
+    for place in sim.scene(env_id).receptacles.values():
+        if place.joint == index:
+            return place_words(place.name)
+    return place_words(joint.partition("/")[0])
+
+
+def task_words(episode: Episode) -> str:
+    """Return the whole task, e.g. ``"Bring the bowl from the top right drawer to table 1."``."""
+    parts = [_move_words(episode, target) for target in episode.targets]
+    text = ", then ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _move_words(episode: Episode, target: Target) -> str:
+    thing = object_words(episode.objects[target.object_index].type)
+    ends = [
+        f" {word} {_the(place_words(name))}"
+        for word, name in (("from", target.start_receptacle), ("to", target.goal_receptacle))
+        if name
+    ]
+    return f"bring the {thing}" + "".join(ends)
+
+
+def call_words(sim: Simulator, env_id: int, call: SkillCall | None) -> str:
+    """Return what a skill is doing, e.g. ``"pick up the bowl"``; ``None`` lets go of something."""
+    if call is None:
+        return _RELEASE
+    if call.skill in ("reset_arm", "wait"):
+        return _ARM if call.skill == "reset_arm" else _WAIT
+    episode = sim.episode(env_id)
+    target = None if call.target is None else episode.targets[call.target]
+    thing = "" if target is None else object_words(episode.objects[target.object_index].type)
+    kind = call.skill.partition("_")[0]
+    if kind in _VERBS and call.joint is not None:
+        return f"{_VERBS[kind]} {_the(container_words(sim, env_id, call.joint))}"
+    if kind == "navigate":
+        return f"drive to {_goal_words(sim, env_id, call, target, thing)}"
+    if kind == "pick":
+        return f"pick up the {thing}"
+    if kind == "place" and target is not None:
+        back = call.place == "start"
+        where = target.start_receptacle if back else target.goal_receptacle
+        return f"put the {thing}" + (f" {_into(where)}" if where else " down")
+    return f"{call.skill.replace('_', ' ')} {thing}".strip()
+
+
+def _goal_words(
+    sim: Simulator, env_id: int, call: SkillCall, target: Target | None, thing: str
+) -> str:
+    if call.place in ("receptacle", "front") and call.joint is not None:
+        front = "the front of " if call.place == "front" else ""
+        return front + _the(container_words(sim, env_id, call.joint))
+    if target is None:
+        return "its goal"
+    if call.place == "goal":
+        named = target.goal_receptacle
+        return _the(place_words(named)) if named else f"where the {thing} belongs"
+    return f"the {thing}"
+
+
+def _into(receptacle: str) -> str:
+    words = place_words(receptacle)
+    inside = words.endswith(("fridge", "drawer", "sink"))
+    return f"{'in' if inside else 'on'} {_the(words)}"
+
+
+def _the(words: str) -> str:
+    return words if words[-1:].isdigit() else f"the {words}"
