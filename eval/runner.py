@@ -196,9 +196,10 @@ class _ChainStudy:
             agent = self.spec.agent.build()
 
             def play(job: EpisodeJob) -> Record:
-                task, record = self.spec.task.build(job.episode), job.empty_record()
-                steps = self.spec.max_steps
-                return run_episode(sim, agent, task, record, job.episode, steps).to_json()
+                record = job.empty_record()
+                episode = self.spec.begin(record, job.episode)
+                task, steps = self.spec.task.build(episode), self.spec.max_steps
+                return run_episode(sim, agent, task, record, episode, steps).to_json()
 
             yield play, dataclasses.asdict(sim.info)
 

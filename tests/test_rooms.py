@@ -27,7 +27,8 @@ PLAN = """
         tpsrl.sim.door tpsrl.sim.grid tpsrl.sim.navigation tpsrl.sim.scene_info tpsrl.sim.mujoco
         tpsrl.generation.rules tpsrl.generation.prisms tpsrl.generation.room
         tpsrl.generation.placement tpsrl.generation.reach tpsrl.generation.draw
-        tpsrl.generation.assemble tpsrl.generation.moved tpsrl.generation.generator
+        tpsrl.generation.assemble tpsrl.generation.goals tpsrl.generation.moved
+        tpsrl.generation.generator
         tpsrl.generation.parallel
         tpsrl.habitat.sound tpsrl.habitat.format tpsrl.habitat.urdf_links tpsrl.habitat.load
         tpsrl.habitat.export tpsrl.habitat.scenes tpsrl.habitat.server tpsrl.habitat.link
@@ -41,7 +42,10 @@ PLAN = """
         skills.commands
 
     planner.model planner.ground planner.search planner.load planner
-        planner.monitor planner.draw planner.pddl planner.chain planner.options planner.commands
+        planner.monitor planner.draw planner.pddl planner.chain planner.options
+        planner.words.lexicon planner.words.clauses planner.words.grammar planner.words.goals
+        planner.words.order planner.words.options planner.words.propose planner.words.door
+        planner.words planner.commands
 
     eval.statistics eval.trace eval.episode eval.spec eval eval.commands
 

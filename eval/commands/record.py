@@ -10,6 +10,7 @@ from eval.spec import evaluation_spec
 from eval.video import record_episode
 from planner import options as agent_options
 from planner.chain.problems import to_solve
+from planner.words.options import GOAL, PlannerConfig, stem
 from tpsrl import options
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
@@ -27,6 +28,7 @@ class RecordConfig:
     """Keys of ``tpsrl record``."""
 
     scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
+    goal: str | None = field(default=None, metadata=GOAL)
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     episode: int = field(default=0, metadata={"help": "index in the set, from 0"})
@@ -46,6 +48,7 @@ class RecordConfig:
     path: Path | None = field(default=None, metadata=options.PATH)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
 
 
 CONFIG = RecordConfig
@@ -74,9 +77,13 @@ def run(overrides: list[str]) -> int:
         weights=config.weights,
         scenes=scenes,
         habitat=habitat_options(config.habitat, config.gpu),
+        goal=config.goal,
+        planner=config.planner,
     )
-    out = config.out or Path("outputs") / f"{scenario}_{config.episode}.mp4"
+    out = config.out or Path("outputs") / f"{scenario}_{config.episode}{stem(config.goal)}.mp4"
     record = record_episode(spec, episode, config.episode, out, config.every)
+    for note in record.extra.get("notes", ()):
+        print(note)
     failure = record.failure
     ending = f"failed ({failure['skill']}: {failure['cause']})" if failure else "success"
     print(

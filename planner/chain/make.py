@@ -12,11 +12,11 @@ from planner.chain.catalog import (
     describe,
     policies_of,
 )
+from planner.chain.errand import problem_of
 from planner.chain.grounding import without_navigation
 from planner.chain.interface import Agent, EpisodeMeasure
 from planner.chain.monolithic import MonolithicAgent
 from planner.chain.predicates import HabTask
-from planner.chain.problems import hab_problem
 from planner.chain.tpsrl import EXECUTORS, TpsrlAgent
 from skills.learned.factory import skill_factory
 from tpsrl.episodes.types import Episode
@@ -34,7 +34,8 @@ def make_agent(
     Args:
         agent: one of ``AGENTS``.
         executor: one of ``EXECUTORS``; ``"monolithic"`` has no plan to carry out.
-        scenario: planning problem to solve; ``""`` takes the one that each episode names.
+        scenario: planning problem to solve; ``""`` takes the one that each episode names, and an
+            :class:`Errand` has its own.
         weights: folder of learned skills, ``None`` for those shipped.
 
     Raises:
@@ -48,7 +49,7 @@ def make_agent(
         return MonolithicAgent(policies[WHOLE_TASK])
 
     def problem(episode: Episode) -> Any:
-        found = hab_problem(scenario or episode.scenario)
+        found = problem_of(episode, scenario)
         return found if kind.navigates else without_navigation(found)
 
     skills = skill_factory(policies)
@@ -67,7 +68,7 @@ def skills_in_use(agent: str, scenario: str = "", weights: Path | None = None) -
 
 
 def make_task(episode: Episode, scenario: str = "") -> EpisodeMeasure:
-    """Return the measure of an episode: the scenario's stages and goal.
+    """Return the measure of an episode: stages and goal of the scenario, or of the errand.
 
     Args:
         episode: what is to be solved.
