@@ -83,7 +83,7 @@ class _Work:
         """Return the errand of the user's own words."""
         meaning = self._meaning()
         wishes = meaning.wishes(GoalReader(meaning.lexicon).read(self._words()))
-        return _reachable(meaning, self._words(), goals_of(wishes), wishes)
+        return _reachable(meaning, self._words(), goals_of(wishes, meaning.shut()), wishes)
 
     def mended(self, proposal: Proposal, asked: Errand | None) -> Errand:
         """Return the errand of a proposal, as far as it is of use.
@@ -92,14 +92,16 @@ class _Work:
             UserError: it is of none.
         """
         meaning, faults = self._meaning(), list[str]()
+        if not proposal.plan:
+            GoalReader(meaning.lexicon).read(proposal.goal)
         wishes = self._wanted(meaning, proposal, asked is not None)
         steps = _steps(meaning, proposal.plan, faults)
         if not wishes:
             if not steps:
                 raise UserError("; ".join(faults) or "nothing was proposed")
-            errand = _reachable(meaning, self._words(), goals_of(steps), steps)
+            errand = _reachable(meaning, self._words(), goals_of(steps, meaning.shut()), steps)
             return errand.noting(_summary(proposal, faults))
-        goals = goals_of(wishes)
+        goals = goals_of(wishes, meaning.shut())
         if len(goals) == 1:
             problem = meaning.errand(self._words(), goals, wishes, prune=False).problem()
             kept, dropped = worthwhile(problem, steps, goals[0])
@@ -167,7 +169,9 @@ def _spoken(step: str) -> str:
 
 def _through(steps: Sequence[Wish], goal: Goal) -> list[Goal]:
     """Return the goals of a plan's steps, and then the goal itself."""
-    on_the_way = [g for g in goals_of(steps) if set(g) != set(goal)] if steps else []
+    on_the_way = goals_of(steps)
+    if on_the_way and set(goal) <= set(on_the_way[-1]):
+        on_the_way.pop()
     return [*on_the_way, finished(goal)]
 
 

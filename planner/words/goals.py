@@ -14,7 +14,7 @@ from planner.chain.grounding import rename
 from planner.chain.problems import GOAL_PREFIX, containers, hab_domain, hab_problem
 from planner.words.clauses import HOME, Clause, NamedPlace, Things
 from planner.words.lexicon import Lexicon
-from tpsrl.episodes.types import Episode, Target
+from tpsrl.episodes.types import Episode, RigidObject, Target
 from tpsrl.errors import UserError
 from tpsrl.generation.goals import draw_goals, within_reach
 from tpsrl.generation.rules import OPENED
@@ -93,6 +93,12 @@ class Meaning:
             words=words,
             notes=tuple(dict.fromkeys(self.notes)),
         )
+
+    def shut(self) -> set[str]:
+        """Return the labels of objects that lie in containers."""
+        around, _ = containers()
+        objects = self.episode.objects
+        return {t.label for k, t in self._targets.items() if objects[k].receptacle in around}
 
     def _atoms(self, clause: Clause) -> list[Atom]:
         if clause.verb in ("open", "close"):
@@ -249,7 +255,7 @@ class Meaning:
             self.notes.append(f"'{place.text}' is the {self.lexicon.place_name(names[0])}")
         return found[:1]
 
-    def _own_objects(self) -> list[object]:
+    def _own_objects(self) -> list[RigidObject]:
         return [self.episode.objects[t.object_index] for t in self.episode.targets]
 
     def _moved(self, verb: str, marker: str) -> Atom:
@@ -284,7 +290,7 @@ class Meaning:
     def _scenario_goal(self) -> list[Atom]:
         """Return the scenario's own goal in this errand's labels."""
         problem = rename(hab_problem(self.scenario or self.episode.scenario), self.episode)
-        names = {}
+        names: dict[str, str] = {}
         for target in self.episode.targets:
             label = self._label(target.object_index)
             self._goes_to[target.object_index] = target.goal_receptacle

@@ -43,28 +43,12 @@ _TO = ("to", "into", "onto", "on", "in", "at", "inside", "upon", "on top of", "o
 _LYING = ("on", "in", "at", "inside", "on top of")
 _FROM = ("from", "out of", "off", "off of", "from inside", "from on")
 _HOME = ("its place", "their place", "where it belongs", "where they belong")
-_PARTICLES = ("up", "down", "out", "over", "along", "back", "away", "me", "us", "which", "that")
-_PARTICLES += ("is", "are", "lies", "lie", "lying", "too", "again", "please", "there")
-_POLITE = (
-    "please",
-    "kindly",
-    "now",
-    "robot",
-    "hey",
-    "also",
-    "first",
-    "just",
-    "can you",
-    "will you",
-)
-_POLITE += (
-    "could you",
-    "would you",
-    "i want you to",
-    "i would like you to",
-    "you should",
-    "go and",
-)
+_PARTICLES: tuple[str, ...] = ("up", "down", "out", "over", "along", "back", "away", "me", "us")
+_PARTICLES += ("which", "that", "is", "are", "lies", "lie", "lying", "too", "again", "please")
+_PARTICLES += ("there",)
+_POLITE: tuple[str, ...] = ("please", "kindly", "now", "robot", "hey", "also", "first", "just")
+_POLITE += ("can you", "will you", "could you", "would you", "i want you to", "go and")
+_POLITE += ("i would like you to", "you should")
 _THEN = ("then", "afterwards", "after that", "finally", "next", "later")
 _AND = ("and", ",", ";", ".", "!", "?")
 
@@ -136,12 +120,14 @@ class GoalReader:
         verb = VERBS[word] if word else self.memory.verb
         if verb is None or (word is None and not self._things_ahead()):
             raise self._lost("a verb", [v for v in VERBS if " " not in v])
+        things: tuple[Things, ...] = ()
+        places: tuple[NamedPlace, ...] = ()
         if verb in ("open", "close"):
-            things, places = (), self._furniture()
+            places = self._furniture()
         elif verb == "go":
             things, places = self._destination()
         elif verb == "tidy" or (verb == "home" and not self._things_ahead()):
-            verb, things, places = "tidy", (), ()
+            verb = "tidy"
         else:
             verb, things, places = self._handling(verb)
         self.memory.verb = verb if verb != "tidy" else self.memory.verb

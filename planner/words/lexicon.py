@@ -44,7 +44,8 @@ class Lexicon:
     def place_name(self, receptacle: str) -> str:
         """Return what a receptacle is called, e.g. ``"dining table"``."""
         known = [phrase for phrase, names in self.places.items() if receptacle in names]
-        return " ".join(min(known, key=lambda p: len(self.places[p]), default=(receptacle,)))
+        known.sort(key=lambda phrase: len(self.places[phrase]))
+        return " ".join(known[0]) if known else receptacle
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def match(
     longest = min(len(words), max((len(phrase) for phrase in table), default=0))
     for length in range(longest, 0, -1):
         for last in words[length - 1 : length] if exact else singulars(words[length - 1]):
-            phrase = (*words[: length - 1], last)
+            phrase: Phrase = (*words[: length - 1], last)
             if phrase in table:
                 plural = last != words[length - 1] or phrase in mass
                 return Match(length, table[phrase], plural)

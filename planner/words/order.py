@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from planner import Atom, Plan, PlannerError, Problem, State, find_plan
 from planner.chain.errand import about
@@ -12,15 +12,20 @@ from tpsrl.errors import UserError
 Goal = tuple[Atom, ...]
 
 _MOST_AT_ONCE = 5
-"""Objects whose order the planner chooses; of more, these come first and then those after them."""
+"""Objects whose order the planner chooses, what is shut away counting twice, since opening makes
+the search longer; of more, these come first and then those after them."""
 
 
-def goals_of(wishes: Sequence[Wish]) -> list[Goal]:
+def goals_of(wishes: Sequence[Wish], shut: Collection[str] = ()) -> list[Goal]:
     """Return goals that are to be reached one after the other.
 
     Wishes that can hold together make one goal. A new one begins after "then", after going
     somewhere, and where a wish undoes another; what the earlier ones achieved stays, unless it is
     undone. The last goal is the one of the whole.
+
+    Args:
+        wishes: in the order of the words.
+        shut: labels of objects in containers.
     """
     goals: list[list[Atom]] = []
     for index, wish in enumerate(wishes):
@@ -31,8 +36,8 @@ def goals_of(wishes: Sequence[Wish]) -> list[Goal]:
             goals.append([atom for atom in _kept(now, wish.atoms) if atom not in busy])
         for atom in wish.atoms:
             before = goals[-2] if len(goals) > 1 else ()
-            moved = [a for a in goals[-1] if a.name == "object_at" and a not in before]
-            if len(moved) >= _MOST_AT_ONCE:
+            moved = [a for a in (*goals[-1], atom) if a.name == "object_at" and a not in before]
+            if len(moved) + sum(a.args[0] in shut for a in moved) > _MOST_AT_ONCE:
                 goals.append(list(goals[-1]))
             goals[-1] += [atom] if atom not in goals[-1] else []
     return [finished(goal) for goal in goals]
