@@ -7,7 +7,7 @@ PYTHON ?= $(firstword $(foreach v,3.11 3.12 3.13,$(shell python$(v) -c 'import v
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo browser test lint typecheck clean
+.PHONY: help setup demo browser test lint typecheck wheel clean
 
 help:
 	@echo "make setup      create .venv with everything tpsrl needs"
@@ -15,6 +15,7 @@ help:
 	@echo "make test       run the tests"
 	@echo "make lint       ruff: style and format"
 	@echo "make typecheck  mypy"
+	@echo "make wheel      build and check sdist and wheel, and run the wheel in an empty folder"
 	@echo "make clean      remove .venv, caches and outputs/"
 
 setup: $(STAMP)
@@ -47,6 +48,9 @@ lint: $(STAMP)
 
 typecheck: $(STAMP)
 	$(BIN)/mypy
+
+wheel: $(STAMP)
+	scripts/try_release.sh $(BIN)/python
 
 clean:
 	rm -rf $(VENV) outputs build .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -283,7 +283,7 @@ def run_episode(
 def _add_report(record: EpisodeRecord, report: AgentReport) -> None:
     record.skills = [dataclasses.asdict(skill) for skill in report.skills]
     record.replans = report.replans
-    record.extra = dict(report.extra)
+    record.extra |= report.extra
     if not record.success:
         record.failure = blame(record)
 

@@ -201,15 +201,16 @@ class ChainStudy:
             agent = self.spec.agent.build()
 
             def play(job: EpisodeJob) -> Record:
-                task, record = self.spec.task.build(job.episode), job.empty_record()
-                kept = self.keeper.begin(job.episode, self.spec.about)
+                record = job.empty_record()
+                episode = self.spec.begin(record, job.episode)
+                task, steps = self.spec.task.build(episode), self.spec.max_steps
+                kept = self.keeper.begin(episode, self.spec.about)
 
                 def observe(sim: Simulator, agent: Agent, step: int) -> None:
                     if kept is not None:
                         kept.add(sim.state(), agent.report())
 
-                steps = self.spec.max_steps
-                done = run_episode(sim, agent, task, record, job.episode, steps, observe).to_json()
+                done = run_episode(sim, agent, task, record, episode, steps, observe).to_json()
                 self.keeper.end(kept, done)
                 return done
 

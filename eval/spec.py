@@ -11,11 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from eval.episode import EpisodeJob, fingerprint
+from eval.episode import EpisodeJob, EpisodeRecord, fingerprint
 from planner.chain.catalog import fingerprints, policies_of, stand_ins
+from planner.chain.errand import Errand
 from planner.chain.problems import to_solve
+from planner.words.grammar import GoalReader
+from planner.words.lexicon import lexicon
+from planner.words.options import PlannerConfig
 from skills.learned.cards import common_depth
 from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import Scenes
 
 
@@ -57,6 +62,7 @@ class EvaluationSpec:
         config: plain values that describe the run; a result folder holds runs of one config only.
         max_steps: control steps after which an episode fails.
         seed: seed of the run; every episode gets its own seed from it and its index.
+        words: ``(Episode) -> Episode`` with its goal in words, ``None`` for the scenario's own.
     """
 
     simulator: Factory
@@ -65,6 +71,20 @@ class EvaluationSpec:
     config: Mapping[str, Any]
     max_steps: int
     seed: int = 0
+    words: Factory | None = None
+
+    def begin(self, record: EpisodeRecord, episode: Episode) -> Episode:
+        """Return the episode to run, its goal in words understood, and note in ``record`` how.
+
+        Raises:
+            UserError: the words mean nothing in this episode.
+        """
+        if self.words is None:
+            return episode
+        found: Episode = self.words.build(episode)
+        if isinstance(found, Errand):
+            record.extra |= {"goal": found.words, "notes": list(found.notes)}
+        return found
 
     @property
     def about(self) -> dict[str, Any]:
@@ -90,6 +110,8 @@ def evaluation_spec(
     weights: Path | None = None,
     scenes: Scenes | None = None,
     habitat: Mapping[str, Any] | None = None,
+    goal: str | None = None,
+    planner: PlannerConfig | None = None,
 ) -> EvaluationSpec:
     """Return what worker processes need to run a scenario.
 
@@ -106,9 +128,12 @@ def evaluation_spec(
             decide ``depth``.
         scenes: of a Habitat dataset, ``None`` for tpsrl's own.
         habitat: ``engine="habitat"``: interpreter, robot and GPU.
+        goal: in words, ``None`` for the scenario's own.
+        planner: who may propose a goal or a plan.
 
     Raises:
-        UserError: unknown agent, unusable or missing weights, or no such scenario to solve.
+        UserError: unknown agent, unusable or missing weights, no such scenario to solve, or a goal
+            in words for scenes of others.
     """
     rules = to_solve(scenario)
     steps = rules.max_steps if max_steps is None else max_steps
@@ -132,6 +157,17 @@ def evaluation_spec(
         engine_options["scenes"] = dataclasses.asdict(scenes)
     if habitat is not None and engine == "habitat":
         engine_options["habitat"] = dict(habitat)
+    words = None
+    if goal is not None or (planner is not None and planner.llm is not None):
+        if scenes is not None:
+            raise UserError(
+                "goal= and planner.llm= know tpsrl's own apartments only; leave out path="
+            )
+        if planner is None or planner.llm is None:
+            GoalReader(lexicon()).read(goal or "")  # before any work begins
+        asked = {"goal": goal, "planner": planner, "scenario": scenario}
+        words = Factory("planner.words.door:errand_for", asked)
+        described |= {"goal": goal, "llm": planner.llm if planner else None}
     return EvaluationSpec(
         simulator=Factory("tpsrl.engines:make_simulator", engine_options),
         agent=Factory("planner.chain.make:make_agent", options),
@@ -139,4 +175,5 @@ def evaluation_spec(
         config=described,
         max_steps=steps,
         seed=seed,
+        words=words,
     )

@@ -232,6 +232,7 @@ def record_episode(
         UserError: no OpenGL, the file cannot be written, or the episode cannot be loaded.
     """
     record = spec.job(index, episode).empty_record()
+    episode = spec.begin(record, episode)
     with one_thread(), VideoWriter(out) as writer:
         sim = spec.simulator.build()
         try:

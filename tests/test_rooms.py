@@ -28,7 +28,8 @@ PLAN = """
         tpsrl.sim.mujoco
         tpsrl.generation.rules tpsrl.generation.prisms tpsrl.generation.room
         tpsrl.generation.placement tpsrl.generation.reach tpsrl.generation.draw
-        tpsrl.generation.assemble tpsrl.generation.moved tpsrl.generation.generator
+        tpsrl.generation.assemble tpsrl.generation.goals tpsrl.generation.moved
+        tpsrl.generation.generator
         tpsrl.generation.parallel
         tpsrl.habitat.sound tpsrl.habitat.format tpsrl.habitat.urdf_links tpsrl.habitat.load
         tpsrl.habitat.export tpsrl.habitat.scenes tpsrl.habitat.server tpsrl.habitat.link
@@ -42,7 +43,10 @@ PLAN = """
         skills.series skills.sweep skills.commands
 
     planner.model planner.ground planner.search planner.load planner
-        planner.monitor planner.draw planner.pddl planner.chain planner.options planner.commands
+        planner.monitor planner.draw planner.pddl planner.chain planner.options
+        planner.words.lexicon planner.words.clauses planner.words.grammar planner.words.goals
+        planner.words.order planner.words.options planner.words.propose planner.words.door
+        planner.words planner.commands
 
     eval.statistics eval.trace eval.recording eval.episode eval.spec eval
         eval.report eval.view.words eval.view.scene eval.view.goals eval.view.senses

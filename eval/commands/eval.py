@@ -15,6 +15,7 @@ from eval.table import print_summary
 from planner import options as agent_options
 from planner.chain.make import skills_in_use
 from planner.chain.problems import to_solve
+from planner.words.options import GOAL, PlannerConfig, stem
 from tpsrl import options
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
@@ -40,6 +41,7 @@ class EvalConfig:
 
     skill: str | None = option(None, "evaluate one skill instead, by the keys of the other table")
     scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
+    goal: str | None = field(default=None, metadata=GOAL)
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     path: Path | None = field(default=None, metadata=options.PATH)
@@ -52,7 +54,7 @@ class EvalConfig:
     )
     out: Path | None = field(
         default=None,
-        metadata={"help": "result folder; null for outputs/eval/SCENARIO_SPLIT_AGENT_EXECUTOR"},
+        metadata={"help": "result folder; null for one in outputs/eval/, named after the run"},
     )
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
     seed: int = field(default=0, metadata={"help": "of the whole run", "min": 0})
@@ -60,6 +62,7 @@ class EvalConfig:
     sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
     launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
@@ -81,7 +84,7 @@ def run(overrides: list[str]) -> int:
         return code
 
     scenario = to_solve(config.scenario).name
-    name = f"{scenario}_{config.split}_{config.agent}_{config.executor}"
+    name = f"{scenario}_{config.split}_{config.agent}_{config.executor}{stem(config.goal)}"
     out = config.out or Path("outputs/eval") / name
     scenes = choose_scenes(config.path, config.data, config.scenario, config.split, config.episodes)
     episodes = load_scenario_episodes(
@@ -99,6 +102,8 @@ def run(overrides: list[str]) -> int:
         weights=config.weights,
         scenes=scenes,
         habitat=habitat_options(config.habitat, config.gpu),
+        goal=config.goal,
+        planner=config.planner,
     )
     if config.agent != "scripted":
         print(skills_in_use(config.agent, config.scenario, config.weights))

@@ -15,6 +15,7 @@ from eval.video import Side, compare_episode, ending, record_episode, record_tri
 from planner import options as agent_options
 from planner.chain.make import skills_in_use
 from planner.chain.problems import to_solve
+from planner.words.options import GOAL, PlannerConfig, stem
 from skills.book import BOOK
 from tpsrl import options
 from tpsrl.errors import UserError
@@ -45,6 +46,7 @@ class RecordConfig:
 
     skill: str | None = option(None, "one skill alone, by the keys of the other table")
     scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
+    goal: str | None = field(default=None, metadata=GOAL)
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     episode: int = option(0, "index in the set, from 0", min=0)
@@ -64,6 +66,7 @@ class RecordConfig:
     path: Path | None = field(default=None, metadata=options.PATH)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
 
 
 @dataclass
@@ -120,11 +123,15 @@ def run(overrides: list[str]) -> int:
         weights=config.weights,
         scenes=scenes,
         habitat=habitat_options(config.habitat, config.gpu),
+        goal=config.goal,
+        planner=config.planner,
     )
     if config.agent != "scripted":
         print(skills_in_use(config.agent, config.scenario, config.weights))
-    out = config.out or Path("outputs") / f"{scenario}_{config.episode}.mp4"
+    out = config.out or Path("outputs") / f"{scenario}_{config.episode}{stem(config.goal)}.mp4"
     record = record_episode(spec, episode, config.episode, out, config.speed)
+    for note in record.extra.get("notes", ()):
+        print(note)
     print(
         f"{out}: {_how(ending(record))}, {record.steps} steps, {record.replans} replans, states"
         f" {record.states}"

@@ -27,7 +27,13 @@ DROPPED, WRONG_OBJECT = "dropped", "wrong object"
 
 
 class Executor(Protocol):
-    """Chooses the next skill run from how the last one ended."""
+    """Chooses the next skill run from how the last one ended.
+
+    Attributes:
+        finished: it ended because all was done, as far as it can tell.
+    """
+
+    finished: bool
 
     def next(self, last: tuple[Step, SkillRecord] | None) -> Step | None:
         """Return the next step, ``None`` to call stop.
@@ -61,7 +67,7 @@ class HabExecutor:
     def __init__(
         self, problem: Problem, world: SymbolicWorld, report: AgentReport, options: TpsrlOptions
     ) -> None:
-        self._world, self._report = world, report
+        self._world, self._report, self.finished = world, report, False
         plan = find_plan(present_problem(problem, world))
         if plan is None:
             raise UserError(
@@ -76,7 +82,7 @@ class HabExecutor:
     def _schedule(self, plan: Plan, options: TpsrlOptions) -> list[Step]:
         grounding, steps = self._world.grounding, []
         for index, action in enumerate(plan.actions):
-            if index > 0 and options.arm_rest:
+            if (index > 0 or self._report.skills) and options.arm_rest:
                 steps.append(reset_arm_step(options))
             front = front_step(action, self._world, options)
             if front is not None:
@@ -108,7 +114,7 @@ class HabExecutor:
                 record.cause = record.cause or "effects hold, but the skill did not end"
                 return None
         if self._position >= len(self._steps):
-            self._report.cursor = len(self._actions)
+            self._report.cursor, self.finished = len(self._actions), True
             return None
         step = self._steps[self._position]
         self._position += 1
@@ -138,7 +144,7 @@ class ReplanExecutor:
     def __init__(
         self, problem: Problem, world: SymbolicWorld, report: AgentReport, options: TpsrlOptions
     ) -> None:
-        self._base, self._world = problem, world
+        self._base, self._world, self.finished = problem, world, False
         self._report, self._options = report, options
         self._failures = [0] * len(world.grounding.targets)
         self._releases = 0
@@ -178,6 +184,7 @@ class ReplanExecutor:
                 self._before_front = False
                 return plan_step(action, self._cursor, self._world.grounding, self._options)
             if self._settled:
+                self.finished = not self._report.extra["given_up"]
                 return None
             self._settled, self._plan = True, None
             self._why = "the goal does not hold after the last action"

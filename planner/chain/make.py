@@ -13,11 +13,11 @@ from planner.chain.catalog import (
     describe,
     policies_of,
 )
+from planner.chain.errand import problem_of
 from planner.chain.grounding import without_navigation
 from planner.chain.interface import Agent, EpisodeMeasure
 from planner.chain.monolithic import MonolithicAgent
 from planner.chain.predicates import HabTask
-from planner.chain.problems import hab_problem, scenario_problem
 from planner.chain.tpsrl import EXECUTORS, ProblemSource, TpsrlAgent
 from skills.learned.cards import PolicyFiles
 from skills.learned.factory import skill_factory
@@ -30,16 +30,17 @@ def make_agent(
     executor: str = "hab",
     scenario: str = "",
     weights: str | Path | Mapping[str, PolicyFiles] | None = None,
-    source: ProblemSource = scenario_problem,
+    source: ProblemSource | None = None,
 ) -> Agent:
     """Return an agent that plans a scenario and carries the plan out.
 
     Args:
         agent: one of ``AGENTS``.
         executor: one of ``EXECUTORS``; ``"monolithic"`` has no plan to carry out.
-        scenario: planning problem to solve; ``""`` takes the one that each episode names.
+        scenario: planning problem to solve; ``""`` takes the one that each episode names, and an
+            :class:`Errand` has its own.
         weights: of learned skills, see :func:`planner.chain.catalog.policies_of`.
-        source: problem of an episode where ``scenario`` is ``""``.
+        source: problem of an episode, instead of its scenario's.
 
     Raises:
         UserError: unknown agent or executor, or unusable or missing weights.
@@ -52,7 +53,7 @@ def make_agent(
         return MonolithicAgent(policies[WHOLE_TASK])
 
     def problem(episode: Episode) -> Any:
-        found = hab_problem(scenario) if scenario else source(episode)
+        found = problem_of(episode, scenario) if source is None else source(episode)
         return found if kind.navigates else without_navigation(found)
 
     skills = skill_factory(policies)
@@ -71,7 +72,7 @@ def skills_in_use(agent: str, scenario: str = "", weights: Path | None = None) -
 
 
 def make_task(episode: Episode, scenario: str = "") -> EpisodeMeasure:
-    """Return the measure of an episode: the scenario's stages and goal.
+    """Return the measure of an episode: stages and goal of the scenario, or of the errand.
 
     Args:
         episode: what is to be solved.

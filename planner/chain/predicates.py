@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from planner import Atom, Problem, State
+from planner.chain.errand import Errand
 from planner.chain.grounding import (
     START_PREFIX,
     Grounding,
@@ -170,12 +171,18 @@ def present_problem(
     """Return ``base`` with the present world as its start state.
 
     Args:
-        base: problem whose objects carry the episode's labels (see :func:`rename`).
+        base: problem whose objects carry the episode's labels (see :func:`rename`); targets that it
+            lacks are left out, unless one is held.
         world: the present.
         at: entity that the robot has driven to.
         put_back: index of a target that may also be put back where it lay at reset.
     """
-    atoms, objects = set(world.state(at)), dict(base.objects)
+    objects, held = dict(base.objects), world.held_target()
+    if held is not None:
+        objects.setdefault(world.grounding.label(held), "movable_entity_type")
+        objects.setdefault(world.grounding.goal(held), "goal_entity_type")
+    entities = {*base.domain.constants, *objects}
+    atoms = {atom for atom in world.state(at) if entities.issuperset(atom.args)}
     if put_back is not None:
         label = world.grounding.label(put_back)
         spot = START_PREFIX + label
@@ -188,13 +195,14 @@ def present_problem(
 
 
 class HabTask:
-    """Stages and success of the benchmark's scenarios, judged on the present world.
+    """Stages and success of a scenario or an errand, judged on the present world.
 
-    Latching ("ever true", as habitat-lab's stage goals are) and the stop call are evaluation's.
+    Latching of stages ("ever true", as habitat-lab's stage goals are) and the stop call are
+    evaluation's. That an errand's goals were reached one after the other is seen here.
 
     Args:
         problem: its ``stages`` and ``goal`` are evaluated; by default the problem of the
-            scenario that the episode names.
+            scenario that the episode names. An :class:`Errand` has a problem of its own.
 
     Raises:
         UserError: (when evaluated) the episode does not fit the problem.
@@ -203,20 +211,31 @@ class HabTask:
     def __init__(self, problem: Problem | str | None = None) -> None:
         self._problem = hab_problem(problem) if isinstance(problem, str) else problem
         self._cache: tuple[object, Problem, Grounding] | None = None
+        self._to_reach: list[tuple[Atom, ...]] = []
 
     def stages(self, sim: Simulator, env_id: int) -> dict[str, bool]:
         """Return for each stage, in order, whether its goal holds now."""
         problem, world = self._ground(sim, env_id)
+        self._look(world)
         return {k: all(world.holds(a) for a in v) for k, v in problem.stages.items()}
 
     def success(self, sim: Simulator, env_id: int) -> bool:
-        """Return whether every object is at its goal and nothing is held."""
+        """Return whether the goal holds, after all goals on the way to it."""
         problem, world = self._ground(sim, env_id)
-        return all(world.holds(a) for a in problem.goal)
+        self._look(world)
+        return not self._to_reach and all(world.holds(a) for a in problem.goal)
+
+    def _look(self, world: SymbolicWorld) -> None:
+        """Strike off the goals on the way that have been reached, in their order."""
+        while self._to_reach and all(world.holds(a) for a in self._to_reach[0]):
+            self._to_reach.pop(0)
 
     def _ground(self, sim: Simulator, env_id: int) -> tuple[Problem, SymbolicWorld]:
         episode = sim.episode(env_id)
         if self._cache is None or self._cache[0] is not episode:
-            base = self._problem or hab_problem(episode.scenario)
+            if isinstance(episode, Errand):
+                base, self._to_reach = episode.problem(), list(episode.goals[:-1])
+            else:
+                base = self._problem or hab_problem(episode.scenario)
             self._cache = (episode, rename(base, episode), ground_episode(sim, env_id))
         return self._cache[1], SymbolicWorld(sim, env_id, self._cache[2])

@@ -62,11 +62,6 @@ def hab_problem(scenario: str) -> Problem:
     return _problem(str(path), path.stat().st_mtime_ns)
 
 
-def scenario_problem(episode: Episode) -> Problem:
-    """Return the problem of the scenario that an episode names; see :func:`hab_problem`."""
-    return hab_problem(episode.scenario)
-
-
 def goal_problem(episode: Episode) -> Problem:
     """Return the problem of bringing every target of an episode to its goal, in their order.
 
@@ -117,11 +112,17 @@ def _described(rules: Scenario) -> dict[str, Any]:
     }
 
 
+@cache
+def containers() -> tuple[dict[str, str], dict[str, str]]:
+    """Return receptacle -> joint of the container around it, and handle -> joint that it moves."""
+    apartment = load_apartment()
+    joints = {m.name: f"{p.name}/{m.link}" for p in apartment.furniture for m in p.markers}
+    return enclosing_joints(apartment), joints
+
+
 def _start(rules: Scenario) -> list[str]:
     """Return what holds at the start of every episode."""
-    apartment = load_apartment()
-    around = enclosing_joints(apartment)
-    joints = {m.name: f"{p.name}/{m.link}" for p in apartment.furniture for m in p.markers}
+    around, joints = containers()
     atoms, used = ["not_holding()"], set[str | None]()
     for label, goal in rules.targets():
         atoms.append(f"belongs({label}, {GOAL_PREFIX}{label})")

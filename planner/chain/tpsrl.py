@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from planner import Problem
+from planner import Atom, Problem
 from planner.chain.calls import Step, TpsrlOptions
+from planner.chain.errand import Errand, about, problem_of
 from planner.chain.executors import Executor, HabExecutor, ReplanExecutor
 from planner.chain.grounding import rename
 from planner.chain.interface import AgentReport, SkillRecord
 from planner.chain.predicates import SymbolicWorld
-from planner.chain.problems import scenario_problem
 from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
@@ -28,6 +29,8 @@ ProblemSource = Callable[[Episode], Problem]
 
 class TpsrlAgent:
     """Plans an episode's scenario and carries the plan out with skills.
+
+    An errand's goals are planned for one after the other, each in the world as it then is.
 
     Args:
         skills: makes a skill by name; each is made once and reset for every use.
@@ -54,9 +57,10 @@ class TpsrlAgent:
         self.name = name
         self.executor = executor
         self._make = skills
-        self._source = problem or scenario_problem
+        self._source = problem or problem_of
         self._options = options or TpsrlOptions()
         self._skills: dict[SkillName, Skill] = {}
+        self._goals: list[tuple[Atom, ...]] = []
         self._executor: Executor | None = None
         self._report = AgentReport()
         self._running: tuple[Step, SkillRecord, Skill] | None = None
@@ -69,12 +73,13 @@ class TpsrlAgent:
         Raises:
             UserError: its scenario has no planning problem, does not fit it, or has no plan.
         """
-        problem = rename(self._source(episode), episode)
+        self._problem = rename(self._source(episode), episode)
         self._report = AgentReport(extra={"executor": self.executor})
         self._running, self._stopped = None, False
         self._seed, self._runs = seed, 0
-        world = SymbolicWorld(sim, env_id)
-        self._executor = EXECUTORS[self.executor](problem, world, self._report, self._options)
+        self._world = SymbolicWorld(sim, env_id)
+        self._goals = list(episode.goals) if isinstance(episode, Errand) else [self._problem.goal]
+        self._executor = self._next_executor()
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray | None:
         """Return the next (10,) float64 robot action, or ``None`` to call stop.
@@ -87,6 +92,10 @@ class TpsrlAgent:
         last = self._ended(sim, env_id)
         while self._running is None and not self._stopped:
             step = self._executor.next(last)
+            if step is None and self._executor.finished and self._goals:
+                last = None
+                if self._go_on():
+                    continue
             if step is None:
                 self._stopped = True
                 break
@@ -112,6 +121,24 @@ class TpsrlAgent:
     def running(self) -> tuple[SkillCall, Skill] | None:
         """The skill that runs and what it was asked for, ``None`` between two."""
         return None if self._running is None else (self._running[0].call, self._running[2])
+
+    def _next_executor(self) -> Executor:
+        """Return what reaches the next goal; only after the last one the world has to settle."""
+        goal, options = self._goals.pop(0), self._options
+        problem = about(self._problem, goal)
+        if self._goals:
+            options = replace(options, final_wait=0, settle_steps=0)
+        return EXECUTORS[self.executor](problem, self._world, self._report, options)
+
+    def _go_on(self) -> bool:
+        """Turn to the next goal; return whether the world, as it has become, has a plan for it."""
+        self._report.plan, self._report.cursor = [], 0
+        try:
+            self._executor = self._next_executor()
+        except UserError:
+            self._report.extra["stuck"] = True
+            return False
+        return True
 
     def _start(self, step: Step, sim: Simulator, env_id: int) -> None:
         skill = Release(step.limit) if step.release else self._skill(step.call.skill)

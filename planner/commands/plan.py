@@ -8,12 +8,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from planner import Plan, PlannerError, Problem, find_plan
+from planner import Plan, Problem
+from planner.chain.errand import Errand, problem_of
 from planner.chain.grounding import rename
 from planner.chain.predicates import SymbolicWorld, present_problem
 from planner.chain.problems import hab_problem
 from planner.draw import draw_plan
 from planner.pddl import to_pddl
+from planner.words.door import errand_for
+from planner.words.options import GOAL, PlannerConfig
+from planner.words.order import plan_on
 from tpsrl import options
 from tpsrl.drawing import save_figure
 from tpsrl.episodes.types import Episode
@@ -26,7 +30,11 @@ from ver_trainer.options import load
 HELP = """Plan one episode with the task planner and show the plan.
 
 The start state is read off the simulator, reset to the episode: what lies in which container,
-which containers are open, what is at its goal already."""
+which containers are open, what is at its goal already. A goal in words may have several parts, one
+after the other; then there is a plan, a picture and a PDDL problem for each.
+
+  tpsrl plan scenario=set_table goal="bring the apple from the fridge to the table"
+"""
 
 PICTURES = (".png", ".pdf", ".svg")
 WIDE = 120
@@ -38,6 +46,7 @@ class PlanConfig:
     """Keys of ``tpsrl plan``."""
 
     scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
+    goal: str | None = field(default=None, metadata=GOAL)
     episode: int = field(default=0, metadata={"help": "index in the file, from 0", "min": 0})
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(
@@ -50,6 +59,7 @@ class PlanConfig:
     pddl: Path | None = field(
         default=None, metadata={"help": "folder for domain.pddl and problem.pddl"}
     )
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
 
 
 CONFIG = PlanConfig
@@ -65,40 +75,54 @@ def run(overrides: list[str]) -> int:
         config.scenario, config.split, config.data, least=config.episode + 1
     )
     episode = pick_episode(episodes, config.episode)
-    problem = _problem(config, episode)
+    episode = errand_for(episode, config.goal, config.planner, config.scenario)
     console = Console()
-    if config.pddl is not None:
-        _write_pddl(problem, config.pddl)
-        console.print(f"PDDL: {config.pddl / 'domain.pddl'}, {config.pddl / 'problem.pddl'}")
-    try:
-        plan = find_plan(problem)
-    except PlannerError as error:
-        raise UserError(str(error)) from error
-    if plan is None:
+    if isinstance(episode, Errand):
+        for note in episode.notes:
+            console.print(note, highlight=False)
+    plans = _plans(config, episode)
+    for index, plan in enumerate(plans):
+        part = f"_{index + 1}" if len(plans) > 1 else ""
+        _show(plan, episode, part, config, console)
+    return 0
+
+
+def _plans(config: PlanConfig, episode: Episode) -> list[Plan]:
+    """Return a plan for each goal of the episode, one after the other."""
+    base = rename(problem_of(episode, config.scenario), episode)
+    with MujocoSimulator(depth=None) as sim:
+        sim.reset([episode], [config.seed])
+        present = present_problem(base, SymbolicWorld(sim, 0))
+    goals = episode.goals if isinstance(episode, Errand) else (present.goal,)
+    plans = plan_on(present, goals)
+    if plans is None:
         raise UserError(
             f"no plan solves episode {episode.episode_id} of {config.scenario}; "
             "check its containers and their handles"
         )
+    return plans
+
+
+def _show(plan: Plan, episode: Episode, part: str, config: PlanConfig, console: Console) -> None:
+    """Print a plan, and write what was asked for."""
+    if config.pddl is not None:
+        folder = config.pddl.with_name(config.pddl.name + part)
+        _write_pddl(plan.problem, folder)
+        console.print(f"PDDL: {folder / 'domain.pddl'}, {folder / 'problem.pddl'}")
     console.print(_table(plan, episode, wide=console.width >= WIDE))
     console.print(
         f"{len(plan)} actions; {plan.graph.number_of_nodes()} states seen "
         f"in {1000 * plan.seconds:.0f} ms"
     )
     if config.out is not None:
-        _draw(plan, episode, config.out)
-        console.print(f"picture: {config.out}")
-    return 0
-
-
-def _problem(config: PlanConfig, episode: Episode) -> Problem:
-    base = rename(hab_problem(config.scenario), episode)
-    with MujocoSimulator(depth=None) as sim:
-        sim.reset([episode], [config.seed])
-        return present_problem(base, SymbolicWorld(sim, 0))
+        out = config.out.with_stem(config.out.stem + part)
+        _draw(plan, episode, out)
+        console.print(f"picture: {out}")
 
 
 def _table(plan: Plan, episode: Episode, wide: bool) -> Table:
-    table = Table(title=f"{plan.problem.name}, episode {episode.episode_id} ({episode.layout})")
+    title = episode.words if isinstance(episode, Errand) else plan.problem.name
+    table = Table(title=f"{title}, episode {episode.episode_id} ({episode.layout})")
     table.add_column("#", justify="right")
     table.add_column("action", overflow="fold")
     table.add_column("brings about", overflow="fold")

@@ -197,3 +197,5 @@ class ToySkill(Skill):
             sim.held = -1
         elif self.name in ("open_cab", "open_fridge"):
             sim.move_joint(call.joint, OPEN[call.joint])
+        elif self.name in ("close_cab", "close_fridge"):
+            sim.move_joint(call.joint, 0.0)

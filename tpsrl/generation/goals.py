@@ -1,0 +1,108 @@
+"""Further goals in an episode that is finished: where something else may be put."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError
+from tpsrl.generation.draw import Draft, Drawer, Item, Rejected
+from tpsrl.generation.placement import Placement, Placer
+from tpsrl.generation.prisms import Solids
+from tpsrl.generation.room import Pose, Room
+from tpsrl.generation.rules import Scenario
+from tpsrl.scenes.apartment import load_apartment
+from tpsrl.scenes.objects import object_types
+from tpsrl.sim.scene_info import SceneLibrary
+
+_INSIDE = 0.5
+"""Part of a container's length and width in which goals lie, as in the shipped scenarios."""
+_UPRIGHT = np.array([1.0, 0.0, 0.0, 0.0])
+
+
+def draw_goals(
+    episode: Episode, wanted: Mapping[int, str], taken: Sequence[tuple[int, np.ndarray]] = ()
+) -> dict[int, Pose]:
+    """Draw where objects may be put, by the rules for goals of generated episodes.
+
+    The same question has the same answer, on every machine. The goals are not settled in the
+    engine: an object is set down upright on a level surface.
+
+    Args:
+        episode: with its objects at rest.
+        wanted: index of an object -> receptacle, which must not be in a closed drawer.
+        taken: indices of objects with (3,) positions that they will have.
+
+    Returns:
+        Index of an object -> pose, where the episode begins.
+
+    Raises:
+        UserError: the layout is unknown, or there is no free place that the robot can reach.
+    """
+    drawer = _drawer(episode.layout)
+    joints = dict(episode.joints)
+    items = _items(drawer, episode)
+    reserved = [Item(_outlined(drawer, episode.objects[k].type, pos)) for k, pos in taken]
+    found: dict[int, Pose] = {}
+    for index, receptacle in wanted.items():
+        others = [item for k, item in enumerate(items) if k != index]
+        inside = drawer.room.container_of(receptacle) is not None
+        ratio = ((receptacle, _INSIDE),) if inside else ()
+        target = Item(items[index].placement, "goal", (receptacle,), ratio)
+        draft = Draft((target, *others, *reserved), (receptacle,), joints)
+        name = f"{episode.episode_id}/{episode.objects[index].instance}/{receptacle}"
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        try:
+            (place,) = drawer.goals(rng, draft)
+        except Rejected:
+            raise UserError(
+                f"episode {episode.episode_id}: '{episode.objects[index].instance}' has no free"
+                f" place on '{receptacle}' that the robot can reach; choose another place"
+            ) from None
+        found[index] = drawer.start_pose(Item(place), joints)
+        reserved.append(Item(place))
+    return found
+
+
+def within_reach(episode: Episode, index: int) -> bool:
+    """Return whether the robot can take an object from where it lies, by the generator's rules."""
+    drawer = _drawer(episode.layout)
+    items = _items(drawer, episode)
+    place = items.pop(index).placement
+    if place.receptacle not in drawer.room.boxes:
+        return True  # a foreign file does not say where it lies
+    others = Solids(item.placement.prism for item in items)
+    try:
+        drawer.check_reach(place, Draft((), (), dict(episode.joints)), others)
+    except Rejected:
+        return False
+    return True
+
+
+def _items(drawer: Drawer, episode: Episode) -> list[Item]:
+    """Return the episode's objects as the generator had them, containers closed."""
+    found = []
+    for o in episode.objects:
+        place = _outlined(drawer, o.type, o.pos, o.quat, o.receptacle)
+        known = o.receptacle in drawer.room.boxes
+        joints = dict(episode.joints)
+        found.append(drawer.closed(Item(place), place.pose, joints) if known else Item(place))
+    return found
+
+
+def _outlined(
+    drawer: Drawer, kind: str, pos: np.ndarray, quat: np.ndarray = _UPRIGHT, receptacle: str = ""
+) -> Placement:
+    pose = Pose(np.asarray(pos), np.asarray(quat))
+    return Placement(kind, receptacle, pose, drawer.placer.outline(kind, pose, kind))
+
+
+@lru_cache(maxsize=32)
+def _drawer(layout: str) -> Drawer:
+    apartment = load_apartment()
+    room = Room(apartment, SceneLibrary(apartment).scene(layout))
+    return Drawer(Scenario(samplers={}), room, Placer(room, dict(object_types())))
