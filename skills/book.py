@@ -166,8 +166,7 @@ def make_task(
 
 _REST = ("joint", "is_holding", "relative_resting_position")
 _BODY = (*_REST, "ee_pos", "contact_force", "base_scan")
-_AROUND = ("way", "obj_now_sensor", "target_size", "neighbours", "relief", "container")
-_WAY: dict[str, Any] = {"needs_geodesic": "course", "way_reward": 1.0, "near": 0.8}
+_AROUND = ("obj_now_sensor", "target_size", "neighbours", "relief", "container")
 _STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 0.02}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
 _RULES: dict[str, Any] = {
@@ -288,7 +287,6 @@ _ROWS = (
             "obj_start_gps_compass",
             "obj_start_place",
         ),
-        teaching=_WAY,
         switches={"grip": 0.5},
         plan={"pick": ask_target},
         parity={"horizon": 300, "force_penalty": 1e-4, **_LIMITS},
@@ -313,8 +311,6 @@ _ROWS = (
             "obj_goal_gps_compass",
             "obj_goal_place",
         ),
-        # More, and nothing is ever let go.
-        teaching={"drop_penalty": 1.5, **_WAY},
         switches={"grip": 0.998},
         plan={"place": ask_target},
         parity={

@@ -85,10 +85,10 @@ def test_the_chain_sees_the_same_state(skill):
 
 
 def test_rewards_that_teach_leave_success_alone():
-    assert EnvConfig(**STATE, reward="teaching").task("place").drop_penalty == 1.5
-    assert EnvConfig(**STATE).task("place").drop_penalty == 0.0
-    own = EnvConfig(**STATE, reward="teaching", options={"drop_penalty": 1.0})
-    assert own.task("place").drop_penalty == 1.0
+    assert EnvConfig(**STATE, reward="teaching").task("open_cab").ajar == 0.3
+    assert EnvConfig(**STATE).task("open_cab").ajar == 0.0
+    own = EnvConfig(**STATE, reward="teaching", options={"ajar": 0.1})
+    assert own.task("open_cab").ajar == 0.1
     for skill in chained():
         task, contract = EnvConfig(**STATE, reward="teaching").task(skill), BOOK[skill].task
         for name in ("goal", "joint_threshold", "rest_threshold", "success_distance", "horizon"):
