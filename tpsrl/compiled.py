@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
+import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+_SOURCES = ("geometry", "robot", "sim")
+"""Folders of this package that hold compiled functions, and the constants in them."""
+_KEPT = 4
+"""Versions of them whose code is kept."""
 
 
 def _njit(function: Callable[..., Any], cache: bool) -> Any:
     import numba  # half a second, which those who call no compiled function need not wait for
 
-    return numba.njit(function, cache=cache, nogil=True, error_model="numpy")
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, _folder() if cache else ""
+    try:
+        return numba.njit(function, cache=cache, nogil=True, error_model="numpy")
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+@functools.cache
+def _folder() -> str:
+    """Return where code is kept, ``""`` for where Numba would.
+
+    Numba compiles a function anew when its own file changes. A function that it calls may stand in
+    another file, so every version of the sources has a folder of its own.
+    """
+    import numba
+
+    package, digest = Path(__file__).parent, hashlib.sha256()
+    for name in _SOURCES:
+        for file in sorted((package / name).rglob("*.py")):
+            digest.update(file.read_bytes())
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tpsrl"
+    chosen = numba.config.CACHE_DIR
+    for root in [Path(chosen)] if chosen else [package / "__pycache__", users]:
+        folder = root / "compiled" / digest.hexdigest()[:16]
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            _forget_oldest(folder.parent)
+            return str(folder)
+    return str(chosen)
+
+
+def _forget_oldest(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # another process does the same
+        versions = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+        for path in versions[_KEPT:]:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def compiled(function: Callable[..., Any]) -> Any:

@@ -15,6 +15,7 @@ RAYS = 23
 """Number of directions."""
 FIELD = np.radians(220.0)
 """Angle between the first and the last, the field of view of Fetch's laser scanner, rad."""
+_ANGLES = np.linspace(-FIELD / 2, FIELD / 2, RAYS)
 REACH, FAR_REACH = 2.0, 6.0
 """Ranges of the two end here, m."""
 
@@ -33,13 +34,8 @@ def base_scan(sim: Simulator, base_pose: Any, reach: float = REACH) -> Any:
     Returns:
         (n, ``RAYS``) float64 ranges of at most ``reach``, m, from right to left.
     """
-    poses = np.asarray(base_pose)
-    angles = np.linspace(-FIELD / 2, FIELD / 2, RAYS)
-    rows = [
-        sim.scene(env_id).navigation.scan(pose[:2], towards, reach)
-        for env_id, (pose, towards) in enumerate(zip(poses, poses[:, 2:] + angles, strict=True))
-    ]
-    return array_namespace(base_pose).asarray(np.array(rows), device=device(base_pose))
+    ranges = sim.scan(np.asarray(base_pose), _ANGLES, reach)
+    return array_namespace(base_pose).asarray(ranges, device=device(base_pose))
 
 
 def scan_for(sensors: Sequence[str], sim: Simulator, base_pose: Any) -> Any:

@@ -136,42 +136,65 @@ def capsule_hit(
     return least
 
 
+@compiled_later
 def ray_hits(
-    start: np.ndarray, angles: np.ndarray, tails: np.ndarray, edges: np.ndarray, reach: float
+    start: np.ndarray,
+    angles: np.ndarray,
+    tails: np.ndarray,
+    edges: np.ndarray,
+    starts: np.ndarray,
+    reach: float,
 ) -> np.ndarray:
-    """Distance from a (2,) point in (k,) directions, rad, to the nearest of (e, 2) edges.
+    """Distance from a point in several directions to the nearest of convex polygons.
+
+    Args:
+        start: (2,), m.
+        angles: (k,) directions, rad.
+        tails: (e, 2) where the edges of all polygons begin, counter-clockwise, m.
+        edges: (e, 2) how they go on, m.
+        starts: (p + 1,) where each polygon's edges begin, and their number.
+        reach: m.
 
     Returns:
         (k,) float64, m; ``reach`` where no edge is nearer.
     """
     distances = np.full(len(angles), reach)
-    _shorten(distances, start, np.cos(angles), np.sin(angles), tails, edges)
+    cosines, sines = np.cos(angles), np.sin(angles)
+    for p in range(len(starts) - 1):
+        inside = True
+        for e in range(starts[p], starts[p + 1]):
+            x, y = tails[e, 0] - start[0], tails[e, 1] - start[1]
+            inside = inside and x * edges[e, 1] - y * edges[e, 0] > 0.0
+        for e in range(starts[p], starts[p + 1]):
+            x, y, u, v = tails[e, 0] - start[0], tails[e, 1] - start[1], edges[e, 0], edges[e, 1]
+            # From outside an edge that looks away is behind another.
+            if x * v - y * u > 0.0 and not inside:
+                continue
+            if min(x, x + u) > reach or max(x, x + u) < -reach:
+                continue
+            if min(y, y + v) > reach or max(y, y + v) < -reach:
+                continue
+            _shorten(distances, cosines, sines, x, y, u, v)
     return distances
 
 
 @compiled_later
 def _shorten(
     distances: np.ndarray,
-    start: np.ndarray,
     cosines: np.ndarray,
     sines: np.ndarray,
-    tails: np.ndarray,
-    edges: np.ndarray,
+    x: float,
+    y: float,
+    u: float,
+    v: float,
 ) -> None:
-    """Shorten (k,) rays to where they meet edges."""
-    reach = 0.0
+    """Shorten (k,) rays to where they meet the edge from (x, y) to (x + u, y + v)."""
+    across = x * v - y * u
     for k in range(len(distances)):
-        reach = max(reach, distances[k])
-    for e in range(len(tails)):
-        x, y, u, v = tails[e, 0] - start[0], tails[e, 1] - start[1], edges[e, 0], edges[e, 1]
-        if min(x, x + u) > reach or max(x, x + u) < -reach:
-            continue
-        if min(y, y + v) > reach or max(y, y + v) < -reach:
-            continue
-        across = x * v - y * u
-        for k in range(len(distances)):
-            turn = cosines[k] * v - sines[k] * u
+        turn = cosines[k] * v - sines[k] * u
+        part = x * sines[k] - y * cosines[k]
+        # Whether part / turn is in [0, 1], without a division for the many that miss.
+        if part * turn >= 0.0 and abs(part) <= abs(turn):
             distance = across / turn
-            part = (x * sines[k] - y * cosines[k]) / turn
-            if distance >= 0.0 and 0.0 <= part <= 1.0 and distance < distances[k]:
+            if distance >= 0.0 and distance < distances[k]:
                 distances[k] = distance

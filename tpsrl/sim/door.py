@@ -313,6 +313,23 @@ class Simulator(ABC):
     def scene(self, env_id: int = 0) -> SceneInfo:
         """Return what does not change during the episode of this world."""
 
+    def scan(self, poses: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
+        """Measure ranges from a base pose in every world, as ``Navigation.scan`` does in one.
+
+        Args:
+            poses: (n, 3) x, y, yaw.
+            angles: (k,) directions in the base frame, rad.
+            reach: where ranges end, m.
+
+        Returns:
+            (n, k) float64, m.
+        """
+        rows = [
+            self.scene(env_id).navigation.scan(pose[:2], towards, reach)
+            for env_id, (pose, towards) in enumerate(zip(poses, poses[:, 2:] + angles, strict=True))
+        ]
+        return np.array(rows)
+
     def cast(self, origins: np.ndarray, direction: np.ndarray, env_id: int = 0) -> np.ndarray:
         """Cast rays at floor, walls and furniture as they stand now.
 

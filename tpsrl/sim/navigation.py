@@ -156,8 +156,8 @@ class GridNavigation(Navigation):
 
     def scan(self, xy: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
         """Return the (k,) distance to the nearest outline in (k,) directions, at most ``reach``."""
-        here = np.asarray(xy, dtype=np.float64)
-        return ray_hits(here, np.asarray(angles), self._tails, self._edges, reach)
+        here, towards = (np.ascontiguousarray(v, dtype=np.float64) for v in (xy, angles))
+        return ray_hits(here, towards, self._tails, self._edges, self._starts, float(reach))
 
     def is_visible(self, start: np.ndarray, end: np.ndarray) -> bool:
         """Return whether the disc can move straight from (2,) ``start`` to ``end``."""

@@ -54,8 +54,8 @@ N and m."""
 LOCKED = 1e6
 """Inertia of a base that nothing touches, kg and kg m^2: the arm's swings do not move it."""
 
-_HALVINGS = 5
-"""How finely the longest part of a motion is sought that does not press, halvings."""
+_PARTS = 32
+"""Into how many parts a motion is divided to seek the longest that does not press."""
 _VELOCITY = int(mujoco.mjtStage.mjSTAGE_VEL)
 
 
@@ -157,23 +157,64 @@ def meet(table: np.ndarray, was: np.ndarray, carried: np.ndarray, moved: bool) -
     """
     let_give_way(table, True)
     native.mj_step1(table[MODEL], table[DATA])
-    if not moved or not _presses(table, PUSH_DEPTH):
+    if not moved:
+        return
+    pressure, deepest = _pressure(table, PUSH_DEPTH), PUSH_DEPTH
+    if not pressure > 1.0:
         return
     motion = floats(table[BASE], 1, 3)[0] - was
     motion[2] = (motion[2] + np.pi) % (2 * np.pi) - np.pi
-    _try(table, 0.0, motion, was, carried)
-    deepest = max(PUSH_DEPTH, overlap(table))  # what is stuck may back out
-    free, blocked, part = 0.0, 1.0, 1.0
-    for _ in range(_HALVINGS + 1):
-        _try(table, part, motion, was, carried)
-        if _presses(table, deepest):
-            blocked = part
-        elif part == 1.0:
-            return
+    if overlap(table) > PUSH_DEPTH:
+        move(table, was[0], was[1], was[2], was, carried)
+        native.mj_kinematics(table[MODEL], table[DATA])
+        native.mj_collision(table[MODEL], table[DATA])
+        deepest = overlap(table)
+        if deepest > PUSH_DEPTH:  # what is stuck may back out
+            _try(table, 1.0, motion, was, carried)
+            pressure = _pressure(table, deepest)
+            if not pressure > 1.0:
+                return
+        deepest = max(deepest, PUSH_DEPTH)
+    _shorten(table, motion, was, carried, deepest, pressure)
+
+
+@compiled
+def _shorten(
+    table: np.ndarray,
+    motion: np.ndarray,
+    was: np.ndarray,
+    carried: np.ndarray,
+    deepest: float,
+    pressure: float,
+) -> None:
+    """Move by the longest part of a motion that does not press.
+
+    Sought where a straight line through the pressures at both ends would be 1, in the middle where
+    that has gone to the same side twice.
+
+    Args:
+        table: of the world.
+        motion: (3,) of the base.
+        was: (3,) the pose of the base before it.
+        carried: (7,) the pose of what is held then.
+        deepest: the depth to which it may press, m.
+        pressure: of the whole motion.
+    """
+    before = floats(table[COUNT], 1, COUNTERS)[0, FORCE]
+    low, low_pressure = 0, min(before / PUSH_FORCE, 0.9)
+    high, high_pressure = _PARTS, pressure
+    here, side = _PARTS, 0
+    while high - low > 1:
+        step = int((1.0 - low_pressure) / (high_pressure - low_pressure) * (high - low))
+        here = (low + high) // 2 if abs(side) > 1 else min(max(low + step, low + 1), high - 1)
+        _try(table, here / _PARTS, motion, was, carried)
+        pressure = _pressure(table, deepest)
+        if pressure > 1.0:
+            high, high_pressure, side = here, pressure, max(side, 0) + 1
         else:
-            free = part
-        part = (free + blocked) / 2
-    _try(table, free, motion, was, carried)
+            low, low_pressure, side = here, pressure, min(side, 0) - 1
+    if here != low:
+        _try(table, low / _PARTS, motion, was, carried)
 
 
 @compiled
@@ -187,9 +228,13 @@ def _try(
 
 
 @compiled
-def _presses(table: np.ndarray, deepest: float) -> bool:
-    """Return whether the robot is deeper in anything or presses harder than it may and did."""
-    if overlap(table) > deepest:
-        return True
+def _pressure(table: np.ndarray, deepest: float) -> float:
+    """Return how deep the robot is in anything, or how hard it presses, beside what it may.
+
+    It may press as hard as it did before. The force is not looked at where it is too deep.
+    """
+    depth = overlap(table) / deepest
+    if depth > 1.0:
+        return depth
     native.mj_forward_skip(table[MODEL], table[DATA], _VELOCITY, 1)
-    return force(table) > max(PUSH_FORCE, floats(table[COUNT], 1, COUNTERS)[0, FORCE])
+    return force(table) / max(PUSH_FORCE, floats(table[COUNT], 1, COUNTERS)[0, FORCE])

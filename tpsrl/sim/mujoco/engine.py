@@ -35,6 +35,7 @@ from tpsrl.sim.mujoco.shared import SharedModel
 from tpsrl.sim.mujoco.stage import Poses, Solid, place, solid_poses, solids
 from tpsrl.sim.mujoco.states import DIVERGED, gather
 from tpsrl.sim.mujoco.steps import BEGUN, DONE, advance
+from tpsrl.sim.mujoco.table import scan
 from tpsrl.sim.mujoco.world import World
 from tpsrl.sim.scene_info import SceneLibrary
 
@@ -129,10 +130,7 @@ class MujocoSimulator(Simulator):
             )
         if not np.all(np.isfinite(actions)):
             raise UserError("actions hold NaN or infinity; check the policy that made them.")
-        if any(world.scene is None for world in self._worlds):
-            raise UserError("A world holds no episode yet; call reset first.")
-        actions = np.clip(actions, -1.0, 1.0)
-        tables = np.array([world.steps.table for world in self._worlds])
+        tables, actions = self._tables(), np.clip(actions, -1.0, 1.0)
         near = np.array([world.near.table for world in self._worlds])
         pause = self._depth_size is not None
         env_id, why = advance(tables, near, actions, 0, False, pause)
@@ -193,6 +191,10 @@ class MujocoSimulator(Simulator):
         if scene is None:
             raise UserError("The world holds no episode yet; call reset first.")
         return scene
+
+    def scan(self, poses: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
+        """See :meth:`Simulator.scan`."""
+        return scan(self._tables(), np.ascontiguousarray(poses), angles, float(reach))
 
     def cast(self, origins: np.ndarray, direction: np.ndarray, env_id: int = 0) -> np.ndarray:
         """See :meth:`Simulator.cast`."""
@@ -336,6 +338,11 @@ class MujocoSimulator(Simulator):
 
     def _ids(self, env_ids: Sequence[int] | None) -> list[int]:
         return list(range(self.num_envs)) if env_ids is None else [int(i) for i in env_ids]
+
+    def _tables(self) -> np.ndarray:
+        if any(world.scene is None for world in self._worlds):
+            raise UserError("A world holds no episode yet; call reset first.")
+        return np.array([world.steps.table for world in self._worlds])
 
     def _build(self, count: int) -> tuple[list[World], HeadDepth | None]:
         model, index = build(self._library.apartment, self._types, self._pool)

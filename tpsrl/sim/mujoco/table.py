@@ -5,8 +5,10 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from tpsrl.compiled import compiled
+from tpsrl.geometry.polygons import ray_hits
 from tpsrl.sim.mujoco import native
-from tpsrl.sim.mujoco.memory import Addresses
+from tpsrl.sim.mujoco.memory import Addresses, floats, numbers
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.shared import Own
 from tpsrl.sim.mujoco.states import Counters
@@ -81,3 +83,20 @@ class StepTable:
         sizes = (*parts[0].shape, len(navigation.parts[2]), len(navigation.parts[5]) - 1)
         self._addresses = Addresses([*self._kept, *parts], (*self._rest, *sizes))
         self.table = self._addresses.table
+
+
+@compiled
+def scan(tables: np.ndarray, poses: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
+    """Return (n, k) ranges in the worlds of (n, l) tables, see ``Simulator.scan``."""
+    ranges = np.empty((len(tables), len(angles)))
+    for i in range(len(tables)):
+        table = tables[i]
+        ranges[i] = ray_hits(
+            poses[i, :2],
+            poses[i, 2] + angles,
+            floats(table[TAILS], table[SIDES], 2),
+            floats(table[EDGES], table[SIDES], 2),
+            numbers(table[STARTS], table[OUTLINES] + 1),
+            reach,
+        )
+    return ranges
