@@ -11,7 +11,7 @@ from typing import Any
 
 from PIL import Image
 
-from eval.overlay import target_boxes
+from eval.overlay import running_target, target_boxes
 from eval.recording import FOLDER, Recording, states_file
 from eval.statistics import wilson
 from eval.table import stage_label
@@ -245,7 +245,8 @@ def _figures(kept: Sequence[tuple[Record, Path]]) -> list[str]:
             marks = recording.marks(len(recording) - 1)
             plan = recording.plans[marks.plan]["actions"] if marks.plan >= 0 else []
             report = AgentReport(plan, marks.cursor, recording.runs)
-            boxes = target_boxes(recording.episode, report, stage.state().object_pos[0])
+            running = running_target(recording.episode, report)
+            boxes = target_boxes(recording.episode, running, stage.state().object_pos[0])
             options = {"width": _WIDTH, "height": _HEIGHT, "boxes": boxes}
             picture = stage.render("third_person", 0, **options)
             words = f"{record['index']}: {' '.join(_ending(record))}"
