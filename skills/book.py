@@ -167,7 +167,7 @@ def make_task(
 _REST = ("joint", "is_holding", "relative_resting_position")
 _BODY = (*_REST, "ee_pos", "contact_force", "base_scan")
 _AROUND = ("obj_now_sensor", "target_size", "neighbours", "relief", "container")
-_STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 0.02}
+_STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 1.0}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
 _RULES: dict[str, Any] = {
     "max_force_sum": 2_000.0,
