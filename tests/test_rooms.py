@@ -43,8 +43,9 @@ PLAN = """
     planner.model planner.ground planner.search planner.load planner
         planner.monitor planner.draw planner.pddl planner.chain planner.options planner.commands
 
-    eval.statistics eval.trace eval.recording eval.episode eval.spec eval
-        eval.report eval.view.words eval.view.scene eval.view.goals eval.view.senses
+    eval.statistics eval.trace eval.recording eval.episode eval.spec eval.table eval.overlay
+        eval.report eval
+        eval.view.words eval.view.scene eval.view.goals eval.view.senses
         eval.view.sources eval.view.player eval.view.page eval.view.desk eval.commands
 
     benchmarks

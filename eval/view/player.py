@@ -102,6 +102,7 @@ class Player:
         scenes = scenes_in(self.source.recording)
         if self._stage is None or scenes != self._scenes:
             self._stage, self._scenes = make_stage(DEPTH, scenes), scenes
+            self.scene.clear()
         self._stage.reset([self.source.recording.episode], [0])
         self.scene.build(self._stage.solids(), self._display.walls)
         self._display.opened(self)
@@ -185,7 +186,8 @@ class Player:
         """Return what the agent had reported at the shown step."""
         recording = self.source.recording
         marks = recording.marks(self.cursor)
-        plan = recording.plans[marks.plan] if marks.plan >= 0 else {"actions": [], "why": ""}
+        none: dict[str, Any] = {"actions": [], "why": ""}
+        plan = recording.plans[marks.plan] if marks.plan >= 0 else none
         return AgentReport(
             plan=plan["actions"],
             cursor=marks.cursor,
