@@ -92,7 +92,7 @@ class Recording:
         """
         if report.plan and report.plan is not self._plan:
             self._plan = report.plan
-            why = report.why if self.plans else ""
+            why = report.why if report.replans or not self.plans else "there is another goal"
             self.plans.append({"step": len(self), "actions": list(report.plan), "why": why})
         if report.skills is not self._runs:  # another agent goes on
             self._earlier, self._runs = self.runs, report.skills

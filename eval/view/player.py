@@ -53,7 +53,7 @@ class Player:
 
     Attributes:
         cursor: step that is shown.
-        playing: whether time passes.
+        playing: whether time passes, while a browser is there to see it.
         speed: control steps for each one of real time; ``inf`` as fast as can be.
     """
 
@@ -157,7 +157,7 @@ class Player:
 
     def _play(self, now: float) -> None:
         passed, self._then = now - self._then, now
-        if not self.playing or self._stage is None:
+        if not self.playing or self._stage is None or not self.scene.watched:
             self._due = 0.0
             return
         self._due += min(passed, _BUSY) * CONTROL_HZ * self.speed

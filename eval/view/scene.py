@@ -54,6 +54,11 @@ class Scene:
         server.initial_camera.position = (0.0, -6.5, 9.0)
         server.initial_camera.look_at = (0.0, 0.0, 0.0)
 
+    @property
+    def watched(self) -> bool:
+        """Whether a browser shows the scene."""
+        return bool(self._server.get_clients())
+
     def build(self, solids: Sequence[Solid], walls: str) -> None:
         """Show these solids, what is known already stays; bodies that are gone disappear."""
         wanted = {_key(solid) for solid in solids}
