@@ -92,7 +92,7 @@ class Recording:
         """
         if report.plan and report.plan is not self._plan:
             self._plan = report.plan
-            why = report.why if self.plans else ""
+            why = report.why if report.replans or not self.plans else "there is another goal"
             self.plans.append({"step": len(self), "actions": list(report.plan), "why": why})
         if report.skills is not self._runs:  # another agent goes on
             self._earlier, self._runs = self.runs, report.skills
@@ -129,12 +129,15 @@ class Recording:
             "runs": [dataclasses.asdict(run) for run in self.runs],
         }
         content, columns = io.BytesIO(), zip(*self._states, strict=True)
+        packed: dict[str, Any] = {
+            name: _packed(np.stack(rows)) for name, rows in zip(_FIELDS, columns, strict=True)
+        }
         np.savez_compressed(
             content,
             header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
             marks=np.array(self._marks, dtype=np.int16).T,
             signals=self.signals().T,
-            **{name: _packed(np.stack(rows)) for name, rows in zip(_FIELDS, columns, strict=True)},
+            **packed,
         )
         write_atomically(path, content.getvalue())
 

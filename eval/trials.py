@@ -75,10 +75,10 @@ class SkillStudy:
                 own = {"index": job.index, "fingerprint": job.fingerprint}
                 trial = Trial(env, agent, job.seed)
                 about = {"config": dict(self.config), "simulator": scenes_of(env)}
-                kept = self.keeper and self.keeper.begin(env.sim.episode(0), about)
+                keeper = self.keeper or Keeper(Path())
+                kept = keeper.begin(env.sim.episode(0), about)
                 record = own | plain(trial.play(kept))
-                if self.keeper is not None:
-                    self.keeper.end(kept, record)
+                keeper.end(kept, record)
                 return record
 
             yield play, dataclasses.asdict(env.sim.info)

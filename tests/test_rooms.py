@@ -48,8 +48,9 @@ PLAN = """
         planner.words.order planner.words.options planner.words.propose planner.words.door
         planner.words planner.commands
 
-    eval.statistics eval.trace eval.recording eval.episode eval.spec eval
-        eval.report eval.view.words eval.view.scene eval.view.goals eval.view.senses
+    eval.statistics eval.trace eval.recording eval.episode eval.spec eval.table eval.overlay
+        eval.report eval
+        eval.view.words eval.view.scene eval.view.goals eval.view.senses
         eval.view.sources eval.view.player eval.view.page eval.view.desk
         eval.dataset.statistics eval.dataset.words eval.dataset.frames eval.dataset.record
         eval.dataset.lerobot eval.dataset.reading eval.dataset.replay eval.dataset eval.commands

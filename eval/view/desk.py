@@ -109,7 +109,8 @@ class Desk:
     def close(self) -> None:
         """End everything."""
         self.player.close()
-        self._server.stop()
+        with contextlib.redirect_stdout(io.StringIO()):
+            self._server.stop()
 
     @property
     def things(self) -> list[str]:

@@ -4,25 +4,48 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from eval.view.player import DEPTH, Player
 from eval.view.scene import CAMERAS, WALLS
+from eval.view.sources import Entry
 from eval.view.words import plain_name, plan_html, skill_html, status_html
 from tpsrl.robot.fetch import CONTROL_HZ
 
 if TYPE_CHECKING:
     from viser import ViserServer
 
-    from eval.view.desk import Desk
-
 SPEEDS = {"1/4": 0.25, "1/2": 0.5, "1x": 1.0, "2x": 2.0, "4x": 4.0, "as fast as can be": 1e6}
+_SHADES = ("#2b8a3e", "#1971c2", "#c92a2a", "#e8590c", "#6741d9", "#0c8599", "#868e96")
 _SPAN = 300
 """Steps that plots show."""
 _WORDS, _PLOTS = 0.2, 0.5
 """Seconds between two changes of words, and of plots and the depth picture."""
+
+
+class Acts(Protocol):
+    """What the buttons ask for and the lists offer; see :class:`eval.view.desk.Desk`."""
+
+    player: Player
+    entries: list[Entry]
+    whats: tuple[str, ...]
+    agents: tuple[str, ...]
+    what: str
+    agent: str
+
+    @property
+    def things(self) -> list[str]: ...  # noqa: D102
+    @property
+    def places(self) -> list[str]: ...  # noqa: D102
+    def next(self) -> None: ...  # noqa: D102
+    def start(self, what: str, agent: str) -> None: ...  # noqa: D102
+    def replay(self, index: int) -> None: ...  # noqa: D102
+    def drag(self, index: int, position: np.ndarray) -> None: ...  # noqa: D102
+    def add(self, thing: str, place: str) -> None: ...  # noqa: D102
+    def send(self) -> None: ...  # noqa: D102
+    def clear(self) -> None: ...  # noqa: D102
 
 
 class Page:
@@ -34,7 +57,7 @@ class Page:
         camera: one of ``CAMERAS``, looked through first.
     """
 
-    def __init__(self, server: ViserServer, desk: Desk, camera: str) -> None:
+    def __init__(self, server: ViserServer, desk: Acts, camera: str) -> None:
         self._server, self._gui, self._desk = server, server.gui, desk
         self.camera, self.walls = camera, WALLS[0]
         self._last_words = self._last_plots = 0.0
@@ -71,7 +94,7 @@ class Page:
         self._status = gui.add_html("")
         self._play = self._button("Pause", self._toggle)
         self._button("Step", self._step)
-        self._seek = gui.add_slider("Seek", min=0, max=1, step=1, initial_value=0)
+        self._seek: Any = gui.add_slider("Seek", min=0, max=1, step=1, initial_value=0)
         self._on(self._seek, self._sought)
         speed = gui.add_dropdown("Speed", tuple(SPEEDS), initial_value="1x")
         self._on(speed, lambda value: setattr(self._desk.player, "speed", SPEEDS[value]))
@@ -81,25 +104,29 @@ class Page:
         self._on(walls, self._walled)
         with gui.add_folder("Plan"):
             self._plan = gui.add_html("")
-        with gui.add_folder("Skill"):
+        self._folder = gui.add_folder("Skill")
+        with self._folder:
             self._skill = gui.add_html("")
             self._plots = {
                 "reward": self._plot("reward a step", "#1971c2"),
                 "force": self._plot("contact force, N", "#c92a2a"),
             }
-            self._sense = gui.add_dropdown("Sense", ("-",), initial_value="-")
-            self._senses = self._plot("sense", "#2b8a3e")
+            self._sense: Any = gui.add_dropdown("Sense", ("-",), initial_value="-")
+            self._on(self._sense, lambda value: setattr(self, "_seen", None))
+        self._senses: Any = None
+        self._sensed = ("", 0)
         with gui.add_folder("Head depth, 0 to 5 m"):
             self._depth = gui.add_image(np.zeros((DEPTH, DEPTH, 3), np.uint8), format="jpeg")
 
-    def _plot(self, title: str, colour: str) -> Any:
+    def _plot(self, title: str, *colours: str) -> Any:
+        """Add a plot with a line of each colour."""
         from viser import uplot
 
         nothing = np.zeros(1)
-        series = (uplot.Series(label="s"), uplot.Series(label=title, stroke=colour, width=1.5))
+        lines = (uplot.Series(label=title, stroke=colour, width=1.5) for colour in colours)
         return self._gui.add_uplot(
-            (nothing, nothing), series, title=title, height=110, legend={"show": False},
-            scales={"x": uplot.Scale(time=False)},
+            (nothing,) * (len(colours) + 1), (uplot.Series(label="s"), *lines), title=title,
+            height=110, legend={"show": False}, scales={"x": uplot.Scale(time=False)},
         )  # fmt: skip
 
     def _change(self) -> None:
@@ -112,9 +139,9 @@ class Page:
         self._button("Start", lambda: desk.start(self._what.value, self._agent.value))
         with gui.add_folder("Drag an object"):
             self._object = gui.add_dropdown("Object", ("-",), initial_value="-")
-            grab = gui.add_checkbox("Grab it", False)
-            self._on(grab, self._grab)
-            self._on(self._object, lambda value: self._grab(grab.value))
+            self._grabbed: Any = gui.add_checkbox("Grab it", False)
+            self._on(self._grabbed, self._grab)
+            self._on(self._object, lambda value: self._grab(self._grabbed.value))
         with gui.add_folder("Send a goal"):
             self._thing = gui.add_dropdown("Bring", ("-",), initial_value="-")
             self._place = gui.add_dropdown("to", ("-",), initial_value="-")
@@ -141,6 +168,7 @@ class Page:
 
     def opened(self, player: Player) -> None:
         """Show what another episode brings."""
+        self._grabbed.value = False
         self._grab(False)
         self._seen = None
         names = tuple(self._desk.things) or ("-",)
@@ -197,21 +225,25 @@ class Page:
         if names and self._sense.options != names:
             self._sense.options = names
         chosen = self._sense.value
-        self._sense.visible = self._senses.visible = bool(names)
+        self._sense.visible = bool(names)
         if chosen not in names:
             return
         size = len(looks[-1][chosen])
+        if self._sensed != (chosen, size):
+            self._show_sense(chosen, size)
         rows = [look.get(chosen) for look in looks]
         kept = [k for k, row in enumerate(rows) if row is not None and len(row) == size]
         table = np.array([rows[k] for k in kept], dtype=np.float64)
         columns = tuple(np.ascontiguousarray(column) for column in table.T)
-        shades = ("#2b8a3e", "#1971c2", "#c92a2a", "#e8590c", "#6741d9", "#0c8599", "#868e96")
-        self._senses.series = (
-            {"label": "s"},
-            *({"label": f"{chosen} {k}", "stroke": shades[k % 7]} for k in range(size)),
-        )
-        self._senses.title = chosen
         self._senses.data = (seconds[kept], *columns)
+
+    def _show_sense(self, name: str, size: int) -> None:
+        """Replace the plot by one with as many lines as the sense has numbers."""
+        if self._senses is not None:
+            self._senses.remove()
+        self._sensed = (name, size)
+        with self._folder:
+            self._senses = self._plot(name, *(_SHADES[k % len(_SHADES)] for k in range(size)))
 
     def _toggle(self) -> None:
         self._desk.player.playing = not self._desk.player.playing

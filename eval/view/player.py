@@ -53,7 +53,7 @@ class Player:
 
     Attributes:
         cursor: step that is shown.
-        playing: whether time passes.
+        playing: whether time passes, while a browser is there to see it.
         speed: control steps for each one of real time; ``inf`` as fast as can be.
     """
 
@@ -102,6 +102,7 @@ class Player:
         scenes = scenes_in(self.source.recording)
         if self._stage is None or scenes != self._scenes:
             self._stage, self._scenes = make_stage(DEPTH, scenes), scenes
+            self.scene.clear()
         self._stage.reset([self.source.recording.episode], [0])
         self.scene.build(self._stage.solids(), self._display.walls)
         self._display.opened(self)
@@ -156,7 +157,7 @@ class Player:
 
     def _play(self, now: float) -> None:
         passed, self._then = now - self._then, now
-        if not self.playing or self._stage is None:
+        if not self.playing or self._stage is None or not self.scene.watched:
             self._due = 0.0
             return
         self._due += min(passed, _BUSY) * CONTROL_HZ * self.speed
@@ -185,7 +186,8 @@ class Player:
         """Return what the agent had reported at the shown step."""
         recording = self.source.recording
         marks = recording.marks(self.cursor)
-        plan = recording.plans[marks.plan] if marks.plan >= 0 else {"actions": [], "why": ""}
+        none: dict[str, Any] = {"actions": [], "why": ""}
+        plan = recording.plans[marks.plan] if marks.plan >= 0 else none
         return AgentReport(
             plan=plan["actions"],
             cursor=marks.cursor,

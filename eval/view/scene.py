@@ -18,8 +18,8 @@ CAMERAS = ("third_person", "head", "free")
 WALLS = ("low", "glass", "solid", "none")
 _LOW, _GLASS = 0.3, 0.25
 """Part of their height that low walls have, and how much glass ones hide."""
-_BEHIND, _UP, _AHEAD, _FOCUS = 2.2, 2.3, 0.5, 0.6
-"""Where the following camera is, from the base, and what it looks at, m."""
+_EYE, _FOCUS = np.array([-1.5, -1.7, 2.1]), np.array([0.5, 0.0, 0.65])
+"""Where the following camera is in the frame of the base, and what it looks at, m."""
 _VIEW = 1.15
 """Its field of view, rad."""
 _SMOOTH = 0.15
@@ -43,7 +43,6 @@ class Scene:
         self._server, self._scene = server, server.scene
         self._bodies: dict[str, Any] = {}
         self._meshes: dict[tuple[str, str, tuple[float, ...]], Any] = {}
-        self._walls: list[Any] = []
         self._last: dict[str, np.ndarray] = {}
         self._boxes: list[Any] = []
         self._yaw: float | None = None
@@ -54,6 +53,11 @@ class Scene:
         self._scene.add_light_ambient("/light", intensity=1.2)
         server.initial_camera.position = (0.0, -6.5, 9.0)
         server.initial_camera.look_at = (0.0, 0.0, 0.0)
+
+    @property
+    def watched(self) -> bool:
+        """Whether a browser shows the scene."""
+        return bool(self._server.get_clients())
 
     def build(self, solids: Sequence[Solid], walls: str) -> None:
         """Show these solids, what is known already stays; bodies that are gone disappear."""
@@ -72,22 +76,24 @@ class Scene:
         root = f"/world/{solid.body.replace('/', '.')}"
         if solid.body not in self._bodies:
             self._bodies[solid.body] = self._scene.add_frame(root, show_axes=False)
-        colour = tuple(round(255 * value) for value in solid.rgba[:3])
-        code = "-".join(map(str, colour))
-        mesh = self._scene.add_mesh_simple(
-            f"{root}/{solid.part.replace('/', '.').replace(':', '.')}.{code}",
+        red, green, blue = (round(255 * value) for value in solid.rgba[:3])
+        return self._scene.add_mesh_simple(
+            f"{root}/{solid.part.replace('/', '.').replace(':', '.')}.{red}-{green}-{blue}",
             solid.vertices,
             solid.faces,
-            color=colour,
+            color=(red, green, blue),
             flat_shading=True,
         )
-        if solid.part == "walls":
-            self._walls.append(mesh)
-        return mesh
+
+    def clear(self) -> None:
+        """Forget everything that was built."""
+        for mesh in (*self._meshes.values(), *self._bodies.values()):
+            mesh.remove()
+        self._meshes, self._bodies, self._last = {}, {}, {}
 
     def wall(self, kind: str) -> None:
         """Draw the walls as one of ``WALLS``."""
-        for mesh in self._walls:
+        for mesh in (mesh for key, mesh in self._meshes.items() if key[1] == "walls"):
             mesh.visible, mesh.opacity = kind != "none", _GLASS if kind == "glass" else None
             mesh.scale = (1.0, 1.0, _LOW) if kind == "low" else 1.0
 
@@ -96,7 +102,8 @@ class Scene:
         with self._server.atomic():
             for body, frame in self._bodies.items():
                 pose = poses[body]
-                if not np.array_equal(pose, self._last.get(body)):
+                last = self._last.get(body)
+                if last is None or not np.array_equal(pose, last):
                     frame.position, frame.wxyz = pose[:3], pose[3:]
                     self._last[body] = pose
 
@@ -139,8 +146,7 @@ class Scene:
         turn = 0.0 if self._yaw is None else wrap(float(base[2]) - self._yaw)
         self._yaw = float(base[2] if self._yaw is None else self._yaw + _SMOOTH * turn)
         seen = np.array([base[0], base[1], self._yaw])
-        eye = _of_base(seen, np.array([-_BEHIND, 0.35 * _BEHIND, _UP]))
-        return eye, _of_base(seen, np.array([_AHEAD, 0.0, _FOCUS]))
+        return _of_base(seen, _EYE), _of_base(seen, _FOCUS)
 
 
 def _key(solid: Solid) -> tuple[str, str, tuple[float, ...]]:

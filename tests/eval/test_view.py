@@ -10,11 +10,9 @@ import pytest
 
 from eval.episode import run_episode
 from eval.recording import Recording
-from eval.runner import evaluate
 from eval.spec import evaluation_spec
 from eval.view.desk import Desk, ViewConfig
 from eval.view.words import plan_html, spoken
-from tests.eval.real import spec
 from tpsrl.cli import main
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
@@ -134,8 +132,8 @@ def test_one_skill_alone_and_back(desk: Desk) -> None:
 
 
 def test_folders_without_states_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    episodes = load_shipped("tidy_house", "val").episodes[:1]
-    evaluate(spec(steps=1), episodes, tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "episodes.jsonl").write_text('{"index": 0, "success": false}\n')
     assert main(["view", f"results={tmp_path}"]) == 2
     error = capsys.readouterr().err
     assert "has no states of episodes" in error and "record=failures" in error
