@@ -176,7 +176,8 @@ class Panel:
         why = reason(report, self._episode)
         if why:
             text = f"new plan ({report.replans + 1}), because {why}"
-            lines = textwrap.wrap(text, self._letters(), max_lines=2, placeholder=" ...")
+            most = 1 if self.layout.below else 2
+            lines = textwrap.wrap(text, self._letters(), max_lines=most, placeholder=" ...")
             top = y + _ROW * (min(rows, total) + 1) + 4
             for row, line in enumerate(lines):
                 draw.text((x, top + 17 * row), line, font=_font(13), fill=_YELLOW)
