@@ -14,7 +14,7 @@ import numpy as np
 from eval.episode import EpisodeJob, fingerprint
 from planner.chain.catalog import fingerprints, policies_of, stand_ins
 from planner.chain.problems import to_solve
-from skills.learned.cards import common_depth
+from skills.learned.cards import PolicyFiles, common_depth
 from tpsrl.episodes.types import Episode
 from tpsrl.habitat.scenes import Scenes
 
@@ -121,11 +121,7 @@ def evaluation_spec(
         policies = policies_of(agent, scenario, weights)
         options["weights"] = policies  # a run may get a better checkpoint while this goes on
         depth = common_depth({name: p.card for name, p in policies.items()}) or depth
-        described["weights"] = None if weights is None else str(weights.resolve())
-        described["policies"] = fingerprints(policies)
-        described["stand_ins"] = stand_ins(agent, scenario, policies)
-        if agent == "monolithic":
-            described["executor"] = None
+        described |= _about(policies, agent, scenario, weights)
     engine_options: dict[str, Any] = {"engine": engine, "depth": depth}
     if scenes is not None:
         described["scenes"] = scenes.path
@@ -140,3 +136,15 @@ def evaluation_spec(
         max_steps=steps,
         seed=seed,
     )
+
+
+def _about(
+    policies: Mapping[str, PolicyFiles], agent: str, scenario: str, weights: Path | None
+) -> dict[str, Any]:
+    """Return what describes an agent's policies."""
+    about = {
+        "weights": None if weights is None else str(weights.resolve()),
+        "policies": fingerprints(policies),
+        "stand_ins": stand_ins(agent, scenario, policies),
+    }
+    return about | ({"executor": None} if agent == "monolithic" else {})
