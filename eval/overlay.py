@@ -29,7 +29,7 @@ Spot = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Layout:
+class Arrangement:
     """Where the parts of a panel stand, pixels.
 
     Attributes:
@@ -57,11 +57,13 @@ class Layout:
     chart_size: Spot
 
 
-WHOLE = Layout(
+WHOLE = Arrangement(
     (320, 720), (960, 720), False, (14, 78), (14, 132), 10, (14, 410), 112, (14, 534), (292, 176)
 )
 """1280x720: one episode."""
-HALF = Layout((640, 240), (640, 480), True, (14, 36), (14, 84), 5, (0, 0), 0, (404, 40), (224, 190))
+HALF = Arrangement(
+    (640, 240), (640, 480), True, (14, 36), (14, 84), 5, (0, 0), 0, (404, 40), (224, 190)
+)
 """640x720: one of two episodes side by side."""
 
 
@@ -98,7 +100,7 @@ class Panel:
         episode: whose labels the plan has.
     """
 
-    def __init__(self, layout: Layout, episode: Episode) -> None:
+    def __init__(self, layout: Arrangement, episode: Episode) -> None:
         self.layout, self._episode = layout, episode
         self._still: tuple[Any, Image.Image] | None = None
 
