@@ -82,11 +82,11 @@ def read_evaluation(folder: Path) -> Chain | Single:
 
 def failed(records: Mapping[int, Mapping[str, Any]]) -> list[int]:
     """Return the indices of the episodes that came to an end without success."""
-    ends = ("error", "worker_died")
+    broken = ("error", "worker_died")
     return [
         index
         for index, record in sorted(records.items())
-        if not record["success"] and ends.count(record.get("end") or record.get("cause")) == 0
+        if not record["success"] and (record.get("end") or record.get("cause")) not in broken
     ]
 
 

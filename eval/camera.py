@@ -26,7 +26,7 @@ _MARGIN = 0.1
 
 
 @dataclass(frozen=True)
-class Place:
+class Viewpoint:
     """A place relative to the robot: angles in degrees, m.
 
     Attributes:
@@ -39,7 +39,7 @@ class Place:
     above: float
     distance: float
 
-    def cost(self, before: Place | None) -> float:
+    def cost(self, before: Viewpoint | None) -> float:
         """Return how much less it shows than the best: over the shoulder, low, and where it was."""
         side = abs(abs(self.around) - 145.0) / 180.0
         move = 0.0 if before is None else abs((self.around - before.around + 180) % 360 - 180) / 180
@@ -47,7 +47,7 @@ class Place:
 
 
 PLACES = tuple(
-    Place(around, above, distance)
+    Viewpoint(around, above, distance)
     for above, distance in ((32.0, 2.8), (50.0, 2.9), (72.0, 3.1))
     for around in (145.0, -145.0, 180.0, 105.0, -105.0, 60.0, -60.0)
 )
@@ -61,7 +61,7 @@ class Follower:
     """
 
     def __init__(self) -> None:
-        self._place: Place | None = None
+        self._place: Viewpoint | None = None
         self._focus = np.zeros(3)
         self._pose = np.zeros(3)
         """World azimuth and elevation, rad, and distance, m."""
@@ -131,6 +131,6 @@ class Follower:
         return float(np.mean(free > distance + _MARGIN))
 
 
-def _pose(place: Place, yaw: float) -> np.ndarray:
+def _pose(place: Viewpoint, yaw: float) -> np.ndarray:
     around, above = np.radians([place.around, place.above])
     return np.array([yaw + around, above, place.distance])

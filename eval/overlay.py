@@ -29,7 +29,7 @@ Spot = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Layout:
+class Arrangement:
     """Where the parts of a panel stand, pixels.
 
     Attributes:
@@ -57,11 +57,13 @@ class Layout:
     chart_size: Spot
 
 
-WHOLE = Layout(
+WHOLE = Arrangement(
     (320, 720), (960, 720), False, (14, 78), (14, 132), 10, (14, 410), 112, (14, 534), (292, 176)
 )
 """1280x720: one episode."""
-HALF = Layout((640, 240), (640, 480), True, (14, 36), (14, 84), 5, (0, 0), 0, (404, 40), (224, 190))
+HALF = Arrangement(
+    (640, 240), (640, 480), True, (14, 36), (14, 84), 5, (0, 0), 0, (404, 40), (224, 190)
+)
 """640x720: one of two episodes side by side."""
 
 
@@ -98,7 +100,7 @@ class Panel:
         episode: whose labels the plan has.
     """
 
-    def __init__(self, layout: Layout, episode: Episode) -> None:
+    def __init__(self, layout: Arrangement, episode: Episode) -> None:
         self.layout, self._episode = layout, episode
         self._still: tuple[Any, Image.Image] | None = None
 
@@ -176,7 +178,8 @@ class Panel:
         why = reason(report, self._episode)
         if why:
             text = f"new plan ({report.replans + 1}), because {why}"
-            lines = textwrap.wrap(text, self._letters(), max_lines=2, placeholder=" ...")
+            most = 1 if self.layout.below else 2
+            lines = textwrap.wrap(text, self._letters(), max_lines=most, placeholder=" ...")
             top = y + _ROW * (min(rows, total) + 1) + 4
             for row, line in enumerate(lines):
                 draw.text((x, top + 17 * row), line, font=_font(13), fill=_YELLOW)

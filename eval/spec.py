@@ -18,7 +18,7 @@ from planner.chain.problems import to_solve
 from planner.words.grammar import GoalReader
 from planner.words.lexicon import lexicon
 from planner.words.options import PlannerConfig
-from skills.learned.cards import common_depth
+from skills.learned.cards import PolicyFiles, common_depth
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import Scenes
@@ -146,11 +146,7 @@ def evaluation_spec(
         policies = policies_of(agent, scenario, weights)
         options["weights"] = policies  # a run may get a better checkpoint while this goes on
         depth = common_depth({name: p.card for name, p in policies.items()}) or depth
-        described["weights"] = None if weights is None else str(weights.resolve())
-        described["policies"] = fingerprints(policies)
-        described["stand_ins"] = stand_ins(agent, scenario, policies)
-        if agent == "monolithic":
-            described["executor"] = None
+        described |= _about(policies, agent, scenario, weights)
     engine_options: dict[str, Any] = {"engine": engine, "depth": depth}
     if scenes is not None:
         described["scenes"] = scenes.path
@@ -177,3 +173,15 @@ def evaluation_spec(
         seed=seed,
         words=words,
     )
+
+
+def _about(
+    policies: Mapping[str, PolicyFiles], agent: str, scenario: str, weights: Path | None
+) -> dict[str, Any]:
+    """Return what describes an agent's policies."""
+    about = {
+        "weights": None if weights is None else str(weights.resolve()),
+        "policies": fingerprints(policies),
+        "stand_ins": stand_ins(agent, scenario, policies),
+    }
+    return about | ({"executor": None} if agent == "monolithic" else {})

@@ -14,7 +14,7 @@ import numpy as np
 
 from eval.camera import Follower
 from eval.episode import EpisodeRecord, EpisodeRun, run_episode
-from eval.overlay import HALF, WHOLE, Caption, Layout, Panel, running_target, target_boxes
+from eval.overlay import HALF, WHOLE, Arrangement, Caption, Panel, running_target, target_boxes
 from eval.plan_view import SmallMap
 from eval.spec import EvaluationSpec
 from eval.trials import SkillStudy, Trial
@@ -152,7 +152,7 @@ class EpisodeCamera:
         speed: int = 1,
         depth: bool = True,
         title: str = "",
-        layout: Layout = WHOLE,
+        layout: Arrangement = WHOLE,
     ) -> None:
         self._episode, self._speed, self._depth = episode, speed, depth
         name = episode.scenario.replace("_", " ").capitalize()

@@ -17,10 +17,15 @@ IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 
 
 def frames(video: Path) -> np.ndarray:
-    """Return all (n, H, W, 3) uint8 frames of a video."""
+    """Return the pictures of a video without its panel, (n, 360, 480, 3) uint8."""
     reader = imageio_ffmpeg.read_frames(str(video))
     width, height = next(reader)["size"]
-    return np.stack([np.frombuffer(raw, np.uint8).reshape(height, width, 3) for raw in reader])
+    wide = height * 4 // 3
+    small = []
+    for raw in reader:
+        frame = np.frombuffer(raw, np.uint8).reshape(height, width, 3)[:, :wide]
+        small.append(np.asarray(Image.fromarray(frame).resize((480, 360), Image.Resampling.BOX)))
+    return np.stack(small)
 
 
 def montage(videos: list[np.ndarray], fractions: list[float], out: Path) -> None:

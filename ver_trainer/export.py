@@ -310,16 +310,15 @@ def _write_onnx(
             " too)"
         ) from None
     names = [*module.names, "state"]
-    buffer = io.BytesIO()
     torch.onnx.export(
         module,
         inputs,
-        buffer,
+        str(path),
         input_names=names,
         output_names=["action", "next_state"],
         dynamic_axes={name: {0: "n"} for name in [*names, "action", "next_state"]},
         dynamo=False,
     )
-    model = onnx.load_from_string(buffer.getvalue())
+    model = onnx.load(path)
     onnx.helper.set_model_props(model, dict(notes))
     path.write_bytes(model.SerializeToString())

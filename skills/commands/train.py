@@ -74,7 +74,7 @@ def following(skill: str | None, out: Path, actions: str = "full") -> list[str]:
     weights = f"weights={shlex.quote(str(out))}"
     runs = (out / "checkpoints").is_dir()
     if skill is None:
-        lines = [("export", weights, "format=onnx")] if runs else []
+        lines: list[tuple[str, ...]] = [("export", weights, "format=onnx")] if runs else []
         lines += [] if runs else [("eval", "scenario=set_table", "agent=tpsrl", weights)]
     else:
         own = "actions=restricted" if actions == "restricted" else ""

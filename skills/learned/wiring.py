@@ -52,7 +52,7 @@ def wiring(
     size = int(spec["action"]["size"])
     layers = 2 * net["core_layers"] * net["core_size"] if net["core"] == "lstm" else 0
     remembered = size if net.get("previous_action", False) else 0
-    found = {"observations": rows, "action": _plain_action(spec["action"])}
+    found: dict[str, Any] = {"observations": rows, "action": _plain_action(spec["action"])}
     if skill is not None:
         layout = make_task(skill, actions=actions).layout  # type: ignore[arg-type]
         found["action"] |= {"entries": _entries(layout)}

@@ -57,13 +57,13 @@ def test_imitation_then_ver_then_export_then_evaluation(tmp_path, capsys):
     assert sum(summary["causes"].values()) == 3
 
     exported = ["export", "skill=navigate", f"out={folder}", f"result={result}"]
-    assert main([*exported, f"run={out / 'imitation'}"]) == 0
+    assert main([*exported, f"weights={out / 'imitation'}"]) == 0
     card = json.loads((folder / "navigate.json").read_text())
     assert card["command"].startswith("tpsrl train skill=navigate pretrain=scripted")
     assert card["success"]["episodes"] == 3
     assert len(card["imitation_rounds"]) == 2
     # The run's own weights went on learning: they are not those that were measured.
-    assert main([*exported, f"run={out}"]) == 2
+    assert main([*exported, f"weights={out}"]) == 2
     assert "measured other weights" in capsys.readouterr().err
 
 

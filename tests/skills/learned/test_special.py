@@ -134,10 +134,10 @@ def test_results_and_cards_name_all_files_that_act(tmp_path, capsys):
 
     out = tmp_path / "out"
     export = ["export", "skill=pick", f"out={out}"]
-    to_cabinet = [*export, "place=cabinet", f"run={special}", f"result={tmp_path / 'both'}"]
+    to_cabinet = [*export, "place=cabinet", f"weights={special}", f"result={tmp_path / 'both'}"]
     assert main(to_cabinet) == 2
     assert "no general policy of 'pick'" in capsys.readouterr().err
-    assert main([*export, f"run={general}", f"result={tmp_path / 'both'}"]) == 0
+    assert main([*export, f"weights={general}", f"result={tmp_path / 'both'}"]) == 0
     assert main(to_cabinet) == 0
     policy = policies_in(out)["pick"]
     assert {k: p.card.place for k, p in policy.special.items()} == {"cabinet": "cabinet"}
@@ -146,10 +146,10 @@ def test_results_and_cards_name_all_files_that_act(tmp_path, capsys):
     assert policy.special["cabinet"].path.read_bytes() == special.read_bytes()
 
     for wrong in (
-        [*export, f"run={special}", f"result={tmp_path / 'both'}"],
-        [*export, "place=cabinet", f"run={general}", f"result={tmp_path / 'both'}"],
-        [*export, "place=drawer", f"run={special}", f"result={tmp_path / 'both'}"],
-        [*export, "place=cabinet", f"run={special}", f"result={tmp_path / 'alone'}"],
+        [*export, f"weights={special}", f"result={tmp_path / 'both'}"],
+        [*export, "place=cabinet", f"weights={general}", f"result={tmp_path / 'both'}"],
+        [*export, "place=drawer", f"weights={special}", f"result={tmp_path / 'both'}"],
+        [*export, "place=cabinet", f"weights={special}", f"result={tmp_path / 'alone'}"],
     ):
         capsys.readouterr()
         assert main(wrong) == 2
