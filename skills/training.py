@@ -97,7 +97,8 @@ def _choose(config: TrainConfig, skill: str | None) -> None:
         raise UserError("switches=true is of skills; name one with skill=, or leave it out.")
     row = row_of(skill)
     actions: Any = config.env_args.get("actions", "full")
-    places = make_task(skill, actions=actions).layout.switches
+    stop: Any = config.env_args.get("stop", "action")
+    places = make_task(skill, actions=actions, stop=stop).layout.switches
     config.net.binary_actions = list(places.values())
     config.net.binary_initial = [row.switches[name] for name in places]
 

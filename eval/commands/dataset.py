@@ -133,8 +133,7 @@ def _export(config: DatasetConfig) -> int:
     print_summary(summary)
     code = report_errors(summary, parts)
     records = [r for _, r in sorted(read_folder(parts)[1].items()) if r["index"] < count]
-    kept = [r for r in records if r["steps"] and not r["extra"].get("traceback")]
-    kept = [r for r in kept if r["success"] or config.failures]
+    kept = [r for r in records if r["steps"] and (r["success"] or config.failures)]
     pack(parts, kept, out, features(config.pixels, depth), spec.config)
     shutil.rmtree(parts)
     frames = sum(r["steps"] for r in kept)

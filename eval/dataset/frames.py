@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from eval.dataset.words import call_words
+from eval.dataset.words import call_words, task_words
 from planner.chain.interface import Agent, AgentReport
 from skills.book import BOOK, chained, make_task, row_of
 from skills.interface import HELPERS, Skill, SkillCall, SkillStatus
@@ -73,7 +73,6 @@ class NotingAgent:
         self._call: SkillCall | None = None
         self._goal: GoalRow | None = None
         self._words = ""
-        self._runs = 0
         wrap = getattr(agent, "wrap_skills", None)
         if wrap is not None:
             wrap(lambda make: lambda name: _Noted(make(name), self._begin))
@@ -81,7 +80,7 @@ class NotingAgent:
     def reset(self, sim: Simulator, env_id: int, episode: Episode, seed: int) -> None:
         """See :meth:`Agent.reset`."""
         self._call = self._goal = None
-        self._words, self._runs = "", 0
+        self._words = task_words(episode)  # until a skill says what it does
         self._pose = np.asarray(sim.state().base_pose)[env_id].copy()
         self._agent.reset(sim, env_id, episode, seed)
 
@@ -106,7 +105,7 @@ class NotingAgent:
         return self._agent.report()
 
     def _begin(self, sim: Simulator, env_id: int, call: SkillCall) -> None:
-        self._call, self._runs = call, self._runs + 1
+        self._call = call
         self._words = call_words(sim, env_id, call)
         self._goal = None
         if call.skill not in HELPERS:

@@ -31,7 +31,7 @@ that files can be joined without a gap."""
 _COLOUR = ("-crf", "23", *_KEYS)
 _DEPTH = (
     "-crf",
-    "8",
+    "4",
     "-vf",
     "scale=out_range=full:flags=accurate_rnd",
     "-color_range",

@@ -175,7 +175,7 @@ def test_videos_hold_a_frame_for_every_row(folder):
             sim.reset([one.problem], [one.seed])
             seen = sim.depth()[0, ..., 0] * 255
             sim.close()
-            assert np.abs(pictures[0].reshape(side, side, 3)[..., 0] - seen).mean() < 1.0
+            assert np.abs(pictures[0].reshape(side, side, 3)[..., 0] - seen).mean() < 1.2  # of 255
 
 
 def test_the_same_actions_lead_to_the_same_success_and_states(folder):
@@ -189,7 +189,7 @@ def test_the_same_actions_lead_to_the_same_success_and_states(folder):
 
 
 def test_a_skill_is_learned_from_the_set(folder, tmp_path):
-    found = clone_skill(folder, CloneConfig("place", epochs=30, trials=0), tmp_path / "clone")
+    found = clone_skill(folder, CloneConfig("place", epochs=250, trials=0), tmp_path / "clone")
     assert found["frames"] > 50 and found["error"] < 0.2 * found["guess"]
     assert (tmp_path / "clone/policy.safetensors").exists()
     rows = DataSet(folder).of_skill("pick", ("joint", "obj_start_sensor", "is_holding"))
