@@ -202,7 +202,7 @@ def record_episode(
     with one_thread(), VideoWriter(out) as writer:
         sim = spec.simulator.build()
         try:
-            camera = EpisodeCamera(writer, episode, every)
+            camera = EpisodeCamera(writer, episode, every, title=record.extra.get("goal", "")[:60])
             agent, task = spec.agent.build(), spec.task.build(episode)
             with Tally(out.name, spec.max_steps, unit="steps") as tally:
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eval.figures import draw_stages, load_runs
-from eval.runner import evaluate, report_errors
+from eval.runner import evaluate, read_run, report_errors
 from eval.skills import SkillEvalConfig, evaluate_skill
 from eval.spec import evaluation_spec
 from eval.table import print_summary
@@ -108,9 +108,19 @@ def run(overrides: list[str]) -> int:
     limits = (config.workers, config.attempts, config.timeout)
     summary = evaluate(spec, episodes, out, *limits, label, config.launch)
     print_summary(summary)
+    if config.planner.llm is not None:
+        print(f"\n{_proposals(out)}")
     figure = draw_stages(load_runs([out]), out / "stages.png")
     print(f"\n{out / 'summary.json'}\n{figure}")
     return report_errors(summary, out)
+
+
+def _proposals(out: Path) -> str:
+    """Return a sentence: in how many episodes of a result folder ``planner.llm`` was of use."""
+    _, records = read_run(out)
+    notes = [" ".join(record.extra.get("notes", ())) for record in records.values()]
+    idle = sum("gave nothing usable" in note for note in notes)
+    return f"planner.llm was of use in {len(notes) - idle} of {len(notes)} episodes; notes say how"
 
 
 def _skill(overrides: list[str]) -> int:

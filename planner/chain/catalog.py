@@ -65,6 +65,8 @@ KINDS: dict[str, AgentKind] = {
 }
 """Name -> agent."""
 AGENTS = tuple(KINDS)
+ANYTHING = "*"
+"""In place of a scenario: a goal in words, which may call any skill of a chain."""
 
 
 def agent_kind(agent: str) -> AgentKind:
@@ -91,6 +93,8 @@ def agent_options(agent: str, policies: Mapping[str, PolicyFiles]) -> TpsrlOptio
 
 def skills_of(scenario: str, navigates: bool = True) -> tuple[str, ...]:
     """Return the skills that the plan of a scenario calls, in the order of the book."""
+    if scenario == ANYTHING:
+        return tuple(s for s in chained() if navigates or s != "navigate")
     plan = find_plan(hab_problem(scenario))
     assert plan is not None  # or the scenario would have been refused
     called = {skill_for(action.label) for action in plan.actions}
@@ -104,7 +108,7 @@ def policies_of(
 
     Args:
         agent: name of an agent.
-        scenario: what it must be able to do; ``""`` does not ask.
+        scenario: what it must be able to do; ``""`` does not ask, :data:`ANYTHING` asks for all.
         weights: folder of its policies, ``None`` for those shipped. Restricted skills lie in its
             ``restricted/``, if there is one; Navigate has no arm to restrict and may lie outside.
 
