@@ -147,6 +147,8 @@ def evaluation_spec(
     engine_options: dict[str, Any] = {"engine": engine, "depth": depth}
     if words is not None:
         described |= {"goal": goal, "llm": planner.llm if planner else None}
+        if planner is not None and planner.llm is not None:
+            described["llm_model"] = planner.model
     if scenes is not None:
         described["scenes"] = scenes.path
         engine_options["scenes"] = dataclasses.asdict(scenes)

@@ -46,6 +46,7 @@ class Server:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        self._server.handle_error = lambda *_: None  # a client that did not wait
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def reply(self, handler, answer):
