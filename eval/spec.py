@@ -79,9 +79,7 @@ class EvaluationSpec:
         Raises:
             UserError: the words mean nothing in this episode.
         """
-        if self.words is None:
-            return episode
-        found: Episode = self.words.build(episode)
+        found: Episode = episode if self.words is None else self.words.build(episode)
         if isinstance(found, Errand):
             record.extra |= {"goal": found.words, "notes": list(found.notes)}
         return found
