@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eval.episode import EpisodeJob, EpisodeRecord, fingerprint
-from planner.chain.catalog import fingerprints, policies_of, stand_ins
+from planner.chain.catalog import ANYTHING, fingerprints, policies_of, stand_ins
 from planner.chain.errand import Errand
 from planner.chain.problems import to_solve
 from planner.words.grammar import GoalReader
@@ -79,9 +79,7 @@ class EvaluationSpec:
         Raises:
             UserError: the words mean nothing in this episode.
         """
-        if self.words is None:
-            return episode
-        found: Episode = self.words.build(episode)
+        found: Episode = episode if self.words is None else self.words.build(episode)
         if isinstance(found, Errand):
             record.extra |= {"goal": found.words, "notes": list(found.notes)}
         return found
@@ -138,32 +136,27 @@ def evaluation_spec(
     rules = to_solve(scenario)
     steps = rules.max_steps if max_steps is None else max_steps
     scenario = rules.file or rules.name  # a relative path is another file for workers elsewhere
+    words = _words(goal, planner, scenario, scenes)
     described: dict[str, Any] = {"scenario": rules.name, **rules.origin()}
     described |= {"agent": agent, "executor": executor}
     described |= {"engine": engine, "max_steps": steps, "seed": seed, **(config or {})}
     options: dict[str, Any] = {"agent": agent, "executor": executor, "scenario": scenario}
     if agent != "scripted" or weights is not None:
-        policies = policies_of(agent, scenario, weights)
+        asked = ANYTHING if words else scenario
+        policies = policies_of(agent, asked, weights)
         options["weights"] = policies  # a run may get a better checkpoint while this goes on
         depth = common_depth({name: p.card for name, p in policies.items()}) or depth
-        described |= _about(policies, agent, scenario, weights)
+        described |= _about(policies, agent, asked, weights)
     engine_options: dict[str, Any] = {"engine": engine, "depth": depth}
+    if words is not None:
+        described |= {"goal": goal, "llm": planner.llm if planner else None}
+        if planner is not None and planner.llm is not None:
+            described["llm_model"] = planner.model
     if scenes is not None:
         described["scenes"] = scenes.path
         engine_options["scenes"] = dataclasses.asdict(scenes)
     if habitat is not None and engine == "habitat":
         engine_options["habitat"] = dict(habitat)
-    words = None
-    if goal is not None or (planner is not None and planner.llm is not None):
-        if scenes is not None:
-            raise UserError(
-                "goal= and planner.llm= know tpsrl's own apartments only; leave out path="
-            )
-        if planner is None or planner.llm is None:
-            GoalReader(lexicon()).read(goal or "")  # before any work begins
-        asked = {"goal": goal, "planner": planner, "scenario": scenario}
-        words = Factory("planner.words.door:errand_for", asked)
-        described |= {"goal": goal, "llm": planner.llm if planner else None}
     return EvaluationSpec(
         simulator=Factory("tpsrl.engines:make_simulator", engine_options),
         agent=Factory("planner.chain.make:make_agent", options),
@@ -173,6 +166,25 @@ def evaluation_spec(
         seed=seed,
         words=words,
     )
+
+
+def _words(
+    goal: str | None, planner: PlannerConfig | None, scenario: str, scenes: Scenes | None
+) -> Factory | None:
+    """Return what understands a goal in words in an episode, ``None`` if there is none.
+
+    Raises:
+        UserError: the words mean nothing in any episode, or the scenes are not tpsrl's own.
+    """
+    proposes = planner is not None and planner.llm is not None
+    if goal is None and not proposes:
+        return None
+    if scenes is not None:
+        raise UserError("goal= and planner.llm= know tpsrl's own apartments only; leave out path=")
+    if goal is not None and not proposes:
+        GoalReader(lexicon()).read(goal)
+    asked = {"goal": goal, "planner": planner, "scenario": scenario}
+    return Factory("planner.words.door:errand_for", asked)
 
 
 def _about(

@@ -38,10 +38,11 @@ try() { # the command $1, which is installed below $work
 wheel="$(echo "$work"/dist/*.whl)"
 wanted="$(basename "$wheel" | cut -d- -f2)"
 
-"$python" -m venv "$work/pip"
-"$work/pip/bin/pip" install --quiet "$wheel"
+"$python" -m venv --without-pip "$work/pip"
+pip=("$python" -m pip --python "$work/pip/bin/python")
+"${pip[@]}" install --quiet "$wheel"
 lend_libraries "$work/pip"
-"$work/pip/bin/pip" check
+"${pip[@]}" check
 try "$work/pip/bin/tpsrl"
 
 "$python" -m pipx install --quiet --python "$python" "$wheel"

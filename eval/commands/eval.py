@@ -8,7 +8,7 @@ from pathlib import Path
 from eval.figures import draw_stages, load_runs
 from eval.recording import MODES, RECORD
 from eval.report import write_report
-from eval.runner import evaluate, report_errors
+from eval.runner import evaluate, read_run, report_errors
 from eval.skills import SkillEvalConfig, evaluate_skill
 from eval.spec import evaluation_spec
 from eval.table import print_summary
@@ -111,9 +111,19 @@ def run(overrides: list[str]) -> int:
     limits = (config.workers, config.attempts, config.timeout)
     summary = evaluate(spec, episodes, out, *limits, label, config.launch, config.record)
     print_summary(summary)
+    if config.planner.llm is not None:
+        print(f"\n{_proposals(out)}")
     figure = draw_stages(load_runs([out]), out / "stages.png")
     print(f"\n{out / 'summary.json'}\n{figure}\n{write_report(out)}")
     return report_errors(summary, out)
+
+
+def _proposals(out: Path) -> str:
+    """Return a sentence: in how many episodes of a result folder ``planner.llm`` was of use."""
+    _, records = read_run(out)
+    notes = [" ".join(record.extra.get("notes", ())) for record in records.values()]
+    idle = sum("gave nothing usable" in note for note in notes)
+    return f"planner.llm was of use in {len(notes) - idle} of {len(notes)} episodes; notes say how"
 
 
 def _skill(overrides: list[str]) -> int:

@@ -69,6 +69,8 @@ KINDS: dict[str, AgentKind] = {
 }
 """Name -> agent."""
 AGENTS = tuple(KINDS)
+ANYTHING = "*"
+"""In place of a scenario: a goal in words, which may call any skill of a chain."""
 
 
 def agent_kind(agent: str) -> AgentKind:
@@ -95,6 +97,8 @@ def agent_options(agent: str, policies: Mapping[str, PolicyFiles]) -> TpsrlOptio
 
 def skills_of(scenario: str, navigates: bool = True) -> tuple[str, ...]:
     """Return the skills that the plan of a scenario calls, in the order of the book."""
+    if scenario == ANYTHING:
+        return tuple(s for s in chained() if navigates or s != "navigate")
     plan = find_plan(hab_problem(scenario))
     assert plan is not None  # or the scenario would have been refused
     called = {skill_for(action.label) for action in plan.actions}
@@ -108,7 +112,7 @@ def policies_of(
 
     Args:
         agent: name of an agent.
-        scenario: what it must be able to do; ``""`` does not ask.
+        scenario: what it must be able to do; ``""`` does not ask, :data:`ANYTHING` asks for all.
         weights: what :func:`skills.learned.find.find_policies` takes, or what this function once
             returned for the same agent. Restricted skills lie in ``restricted/`` of a folder, if
             there is one; Navigate has no arm to restrict and may lie outside.

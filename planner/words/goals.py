@@ -16,7 +16,7 @@ from planner.words.clauses import HOME, Clause, NamedPlace, Things
 from planner.words.lexicon import Lexicon
 from tpsrl.episodes.types import Episode, RigidObject, Target
 from tpsrl.errors import UserError
-from tpsrl.generation.goals import draw_goals, within_reach
+from tpsrl.generation.goals import draw_goal, within_reach
 from tpsrl.generation.rules import OPENED
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.geometry import find_receptacle, receptacle_box
@@ -178,7 +178,6 @@ class Meaning:
         """Give objects their goals."""
         place = clause.places[0] if clause.places else NamedPlace("its place", HOME)
         own = {t.object_index: t for t in self.episode.targets}
-        drawn: dict[int, str] = {}
         for k in found:
             self._label(k)
             if place.names == HOME:
@@ -196,41 +195,47 @@ class Meaning:
                     f"'{clause.text}': '{self._name(k)}' is to go to two places, '{before}' and"
                     f" '{wanted}'; say one"
                 )
-            stays = self.episode.objects[k].receptacle == wanted
-            if not (k in own and own[k].goal_receptacle == wanted) and not stays:
-                drawn[k] = wanted
-            elif stays and k in own and own[k].goal_receptacle != wanted:
-                o = self.episode.objects[k]
-                self._set_goal(k, o.pos, o.quat, wanted)
-        self._draw(drawn)
-
-    def _draw(self, wanted: dict[int, str]) -> None:
-        taken = [
-            (k, np.asarray(t.goal_pos)) for k, t in self._targets.items() if k in self._goes_to
-        ]
-        taken = [(k, pos) for k, pos in taken if k not in wanted]
-        for k, pose in draw_goals(self.episode, wanted, taken).items() if wanted else ():
-            self._set_goal(k, pose.pos, pose.quat, wanted[k])
-
-    def _set_goal(self, index: int, pos: np.ndarray, quat: np.ndarray, place: str) -> None:
-        self._targets[index] = replace(
-            self._targets[index], goal_pos=np.round(pos, 5), goal_quat=quat, goal_receptacle=place
-        )
 
     def _choose(self, index: int, place: NamedPlace, own: Target | None) -> str:
-        """Return which of the places that may be meant an object goes to."""
+        """Set the goal of an object on one of the places that may be meant, and return that."""
+        before = self._goes_to.get(index)
+        if before in place.names:
+            return str(before)
         if own is not None and own.goal_receptacle in place.names:
             return own.goal_receptacle
-        lies = self.episode.objects[index].receptacle
-        if lies in place.names:
-            return lies
+        o = self.episode.objects[index]
+        if o.receptacle in place.names:
+            self._set_goal(index, o.pos, o.quat, o.receptacle)
+            return o.receptacle
         free = [name for name in place.names if not self._shut(name)]
         if not free:
             raise UserError(
                 f"'{place.text}' is a drawer that is closed in episode {self.episode.episode_id}:"
                 " a place in it moves when it is opened, so it can be no goal; choose another"
             )
+        if before is None:
+            return self._draw(index, free)
         return free[0]
+
+    def _draw(self, index: int, places: Sequence[str]) -> str:
+        """Draw the goal of an object on the first of some places that has room for it."""
+        taken = [(k, np.asarray(self._targets[k].goal_pos)) for k in self._goes_to]
+        taken += [(t.object_index, np.asarray(t.goal_pos)) for t in self.episode.targets]
+        for number, place in enumerate(places):
+            try:
+                pose = draw_goal(self.episode, index, place, taken)
+            except UserError:
+                if number == len(places) - 1:
+                    raise
+                continue
+            self._set_goal(index, pose.pos, pose.quat, place)
+            return place
+        raise AssertionError("there is at least one place")
+
+    def _set_goal(self, index: int, pos: np.ndarray, quat: np.ndarray, place: str) -> None:
+        self._targets[index] = replace(
+            self._targets[index], goal_pos=np.round(pos, 5), goal_quat=quat, goal_receptacle=place
+        )
 
     def _shut(self, receptacle: str) -> bool:
         joint = containers()[0].get(receptacle, "")

@@ -18,6 +18,8 @@ from planner.words.clauses import HOME, Clause, NamedPlace, Things, Verb
 from planner.words.lexicon import Lexicon, Match, Names, match, singulars
 from tpsrl.errors import UserError, printable
 
+_LONGEST = 4000
+
 VERBS: dict[str, Verb] = {
     **dict.fromkeys(("bring", "carry", "move", "put", "place", "deliver", "transfer"), "bring"),
     **dict.fromkeys(("set", "set down", "lay", "drop", "stow", "store"), "bring"),
@@ -101,6 +103,8 @@ class GoalReader:
             UserError: unknown words, or an order of words that means nothing.
         """
         self._text = text
+        if len(text) > _LONGEST:
+            raise UserError(f"{self._where()} is longer than {_LONGEST} letters; say it shorter")
         self._words = re.findall(r"[\w'-]+|[,;.!?]", text.lower())
         self._at = 0
         self._check_words()

@@ -163,7 +163,7 @@ def _json_within(text: str) -> dict[str, Any]:
     """Return the JSON object in a text that may have words or a fence around it."""
     inner = text[text.index("{") : text.rfind("}") + 1]
     try:
-        return parse_json(inner.encode(), "the answer", "answer with JSON alone")
+        return parse_json(inner.encode(errors="replace"), "the answer", "answer with JSON alone")
     except UserError:
         raise UnusableError(f"the answer '{_short(text)}' is no JSON") from None
 
@@ -195,8 +195,12 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         base = (self.config.llm or "").rstrip("/")
-        parts = urlsplit(base)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(base)
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
             raise UserError(f"planner.llm={base} must begin with http:// or https:// and a host")
         self.url = base if base.endswith("/chat/completions") else f"{base}/chat/completions"
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in _LOCAL else []
@@ -211,11 +215,15 @@ class Endpoint:
         """
         body = {"model": self.config.model, "temperature": 0, "messages": messages(question)}
         headers = {"Content-Type": "application/json"}
-        if key := os.environ.get(self.config.key):
+        if key := os.environ.get(self.config.key, "").strip():
+            if not (key.isascii() and key.isprintable()):
+                raise UserError(f"the key in {self.config.key} has letters that no key can have")
             headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
         try:
             return self._content(self._received(request))
+        except UserError:
+            raise
         except urllib.error.HTTPError as error:
             kind = UnusableError if error.code in _TRANSIENT else UserError
             raise kind(f"{self.url} answered {error.code} {_short(str(error.reason))}") from None
@@ -223,7 +231,7 @@ class Endpoint:
             raise UnusableError(
                 f"{self.url} gave no answer within {self.config.timeout:g} s"
             ) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
                 reason = f"no answer within {self.config.timeout:g} s"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 import numpy as np
@@ -24,48 +25,45 @@ _INSIDE = 0.5
 _UPRIGHT = np.array([1.0, 0.0, 0.0, 0.0])
 
 
-def draw_goals(
-    episode: Episode, wanted: Mapping[int, str], taken: Sequence[tuple[int, np.ndarray]] = ()
-) -> dict[int, Pose]:
-    """Draw where objects may be put, by the rules for goals of generated episodes.
+def draw_goal(
+    episode: Episode,
+    index: int,
+    receptacle: str,
+    taken: Sequence[tuple[int, np.ndarray]] = (),
+) -> Pose:
+    """Draw where an object may be put, by the rules for goals of generated episodes.
 
-    The same question has the same answer, on every machine. The goals are not settled in the
-    engine: an object is set down upright on a level surface.
+    The same question has the same answer, on every machine. The goal is not settled in the engine:
+    an object is set down upright on a level surface.
 
     Args:
         episode: with its objects at rest.
-        wanted: index of an object -> receptacle, which must not be in a closed drawer.
+        index: of the object.
+        receptacle: where it is to lie; not in a closed drawer.
         taken: indices of objects with (3,) positions that they will have.
 
     Returns:
-        Index of an object -> pose, where the episode begins.
+        Its pose, furniture as the episode begins.
 
     Raises:
         UserError: the layout is unknown, or there is no free place that the robot can reach.
     """
-    drawer = _drawer(episode.layout)
-    joints = dict(episode.joints)
+    drawer, joints = _drawer(episode.layout), dict(episode.joints)
     items = _items(drawer, episode)
-    reserved = [Item(_outlined(drawer, episode.objects[k].type, pos)) for k, pos in taken]
-    found: dict[int, Pose] = {}
-    for index, receptacle in wanted.items():
-        others = [item for k, item in enumerate(items) if k != index]
-        inside = drawer.room.container_of(receptacle) is not None
-        ratio = ((receptacle, _INSIDE),) if inside else ()
-        target = Item(items[index].placement, "goal", (receptacle,), ratio)
-        draft = Draft((target, *others, *reserved), (receptacle,), joints)
-        name = f"{episode.episode_id}/{episode.objects[index].instance}/{receptacle}"
-        rng = np.random.default_rng(zlib.crc32(name.encode()))
-        try:
-            (place,) = drawer.goals(rng, draft)
-        except Rejected:
-            raise UserError(
-                f"episode {episode.episode_id}: '{episode.objects[index].instance}' has no free"
-                f" place on '{receptacle}' that the robot can reach; choose another place"
-            ) from None
-        found[index] = drawer.start_pose(Item(place), joints)
-        reserved.append(Item(place))
-    return found
+    item = items.pop(index)
+    items += [Item(_outlined(drawer, episode.objects[k].type, pos)) for k, pos in taken]
+    name = f"{episode.episode_id}/{episode.objects[index].instance}/{receptacle}"
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    inside = drawer.room.container_of(receptacle) is not None
+    for ratio in (_INSIDE, 1.0) if inside else (1.0,):
+        target = Item(item.placement, "goal", (receptacle,), ((receptacle, ratio),))
+        with suppress(Rejected):
+            (place,) = drawer.goals(rng, Draft((target, *items), (receptacle,), joints))
+            return drawer.start_pose(Item(place), joints)
+    raise UserError(
+        f"episode {episode.episode_id}: '{episode.objects[index].instance}' has no free place on"
+        f" '{receptacle}' that the robot can reach; choose another place"
+    )
 
 
 def within_reach(episode: Episode, index: int) -> bool:

@@ -46,6 +46,7 @@ class Server:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        self._server.handle_error = lambda *_: None  # a client that did not wait
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def reply(self, handler, answer):
@@ -244,6 +245,9 @@ def test_the_key_comes_from_the_environment(episode, monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret")
     errand, server = ask(episode, WORDS, ['{"goal": "tidy up"}'], key="MY_KEY")
     assert server.keys == ["Bearer secret"] and "secret" not in str(errand.notes)
+    monkeypatch.setenv("MY_KEY", "sec\nret")
+    noted = ask(episode, WORDS, ["x"], key="MY_KEY")[0].notes
+    assert "has letters that no key can have" in noted[0]
     monkeypatch.delenv("MY_KEY")
     assert ask(episode, WORDS, ["x"], key="MY_KEY")[1].keys == [None]
 
@@ -280,6 +284,8 @@ def test_a_function_of_ones_own(episode, tmp_path, monkeypatch):
         ("nothing", "is neither a URL"),
         ("ftp://x/y", "must begin with http"),
         ("http://", "must begin with http"),
+        ("http://[", "must begin with http"),
+        ("http://host:port", "must begin with http"),
         ("no_such_module:f", "cannot be imported"),
     ],
 )
