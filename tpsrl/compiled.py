@@ -20,11 +20,12 @@ _KEPT = 4
 def _njit(function: Callable[..., Any], cache: bool) -> Any:
     import numba  # half a second, which those who call no compiled function need not wait for
 
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, _folder() if cache else ""
+    settings: Any = numba.config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, _folder() if cache else ""
     try:
         return numba.njit(function, cache=cache, nogil=True, error_model="numpy")
     finally:
-        numba.config.CACHE_DIR = before
+        settings.CACHE_DIR = before
 
 
 @functools.cache
@@ -41,14 +42,14 @@ def _folder() -> str:
         for file in sorted((package / name).rglob("*.py")):
             digest.update(file.read_bytes())
     users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tpsrl"
-    chosen = numba.config.CACHE_DIR
+    chosen = str(getattr(numba.config, "CACHE_DIR"))  # noqa: B009
     for root in [Path(chosen)] if chosen else [package / "__pycache__", users]:
         folder = root / "compiled" / digest.hexdigest()[:16]
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             _forget_oldest(folder.parent)
             return str(folder)
-    return str(chosen)
+    return chosen
 
 
 def _forget_oldest(folder: Path) -> None:

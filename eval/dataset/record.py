@@ -16,6 +16,7 @@ from eval.dataset.frames import NotingAgent
 from eval.dataset.statistics import of_pictures
 from eval.dataset.words import task_words
 from eval.episode import EpisodeJob, run_episode
+from eval.recording import Keeper
 from eval.runner import ChainStudy, Record, measure
 from eval.spec import EvaluationSpec
 from eval.video import VideoWriter
@@ -98,7 +99,7 @@ class EpisodeFiles:
                 for name, values in of_pictures(samples).items():
                     arrays[f"stats/{camera}/{name}"] = values
             with replacing(self.folder / _FRAMES) as temporary, temporary.open("wb") as file:
-                np.savez_compressed(file, **arrays)
+                np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_frames(folder: Path) -> dict[str, np.ndarray]:
@@ -158,6 +159,6 @@ def record(
     Raises:
         UserError: see there.
     """
-    study = RecordStudy(spec, folder, pixels, depth, failures)
+    study = RecordStudy(spec, Keeper(folder, "none"), folder, pixels, depth, failures)
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
     return measure(study, jobs, folder, workers, attempts, timeout, "dataset")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from eval.overlay import target_boxes
+from eval.overlay import running_target, target_boxes
 from eval.view.scene import Scene
 from eval.view.sources import Source, scenes_in
 from planner.chain.interface import AgentReport
@@ -178,7 +178,8 @@ class Player:
             self._stage.place(recording.poses(self.cursor))
             self.scene.show(self._stage.solid_poses())
             positions = np.asarray(self._stage.state().object_pos[0])
-            self.scene.mark(target_boxes(recording.episode, self.report(), positions))
+            running = running_target(recording.episode, self.report())
+            self.scene.mark(target_boxes(recording.episode, running, positions))
         self.scene.film(self._display.camera, recording.poses(self.cursor).base)
         self._display.refresh(self)
 

@@ -58,7 +58,7 @@ class Senses:
         task = skill.task if isinstance(skill, LearnedSkill) else make_task(call.skill)
         self._call, self._task = call, task
         self._row = task.goal_for(sim, 0, call)
-        self._distances = distance_source(task.needs_geodesic, task.sensors, 1)
+        self._distances = distance_source(task, 1)
         self._distances.begin(sim, 0, self._row)
         self._before = None
         self._progress = task.begin(self._view(sim))
