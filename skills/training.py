@@ -137,6 +137,8 @@ def run(
     settle_threads(config)
     config.env_args |= _episodes(keys.skill, config.env_args, keys.train_episodes)
     config.env_args |= _starts(keys, config.env_args)
+    if keys.finetune:
+        _note_origin(Path(config.out), words)
     if keys.pretrain == "scripted":
         folder = Path(config.out) / "imitation"
         _note_origin(folder, words)
@@ -183,7 +185,7 @@ def _starts(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _note_origin(folder: Path, words: Sequence[str]) -> None:
-    """Write down once where an imitation comes from."""
+    """Write down once where a policy comes from."""
     path = folder / "origin.json"
     if path.exists():
         return

@@ -145,18 +145,29 @@ def _facts(source: Path, card: Card) -> dict[str, Any]:
     run = source.parents[2] if inside else source.parent
     found: dict[str, Any] = {}
     for folder in (run, run / "imitation"):
+        if (folder / "origin.json").exists():
+            found |= _json(folder / "origin.json")
         if (folder / "imitation.json").exists():
-            if (folder / "origin.json").exists():
-                found |= _json(folder / "origin.json")
             found["imitation"] = _json(folder / "imitation.json")
             rounds = sorted((folder / "rounds").glob("round_*.json"))
             found["imitation_rounds"] = [_json(path) for path in rounds]
     if source.name != IMITATED and (source.parent / "meta.json").exists():
         meta = _json(source.parent / "meta.json")
         found["ver"] = {key: meta[key] for key in ("steps", "seconds", "config") if key in meta}
+        _without_folders(found["ver"].get("config", {}).get("env_args", {}))
     if (run / "git.json").exists():
         found["trained_at"] = _json(run / "git.json")
     return found
+
+
+def _without_folders(env_args: dict[str, Any]) -> None:
+    """Leave the names of files alone: where they lay is of no use to others."""
+    for key in ("episodes", "handoff"):
+        given = env_args.get(key)
+        if isinstance(given, str):
+            env_args[key] = Path(given).name
+        elif isinstance(given, list):
+            env_args[key] = [Path(str(file)).name for file in given]
 
 
 def _with_result(result: Path, card: Card, name: str, source: Path) -> Card:
