@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import llvmlite.binding
 import mujoco
@@ -20,7 +20,7 @@ _LIBRARY = ctypes.CDLL(mujoco._functions.__file__)
 _WORD, _NUMBER = types.intp, types.int32
 
 
-def _function(name: str, *arguments: types.Type) -> types.ExternalFunction:
+def _function(name: str, *arguments: types.Type) -> Any:
     # By its name, which compiled code that is kept on disk looks up anew.
     address = ctypes.cast(getattr(_LIBRARY, name), ctypes.c_void_p).value
     llvmlite.binding.add_symbol(name, address)
@@ -43,13 +43,13 @@ class ContactLayout(NamedTuple):
     """Where contacts stand.
 
     Attributes:
-        count: from the beginning of ``mjData`` to the number of contacts, bytes.
+        number: from the beginning of ``mjData`` to the number of contacts, bytes.
         first: from there to the pointer to the first of them.
         geoms: from the beginning of a contact, which is its distance, to its two geoms.
         size: of a contact.
     """
 
-    count: int
+    number: int
     first: int
     geoms: int
     size: int
@@ -89,4 +89,4 @@ def contact_addresses(data: mujoco.MjData) -> tuple[int, int]:
     """Return where the number of contacts stands, and where the first contact does."""
     layout = contact_layout()
     first = ctypes.c_uint64.from_address(data._address + layout.first).value
-    return data._address + layout.count, first
+    return data._address + layout.number, first
