@@ -20,35 +20,33 @@ _KEPT = 4
 def _njit(function: Callable[..., Any], cache: bool) -> Any:
     import numba  # half a second, which those who call no compiled function need not wait for
 
-    settings: Any = numba.config
-    before, settings.CACHE_DIR = settings.CACHE_DIR, _folder() if cache else ""
+    config: Any = numba.config
+    before, config.CACHE_DIR = config.CACHE_DIR, _folder(config.CACHE_DIR) if cache else ""
     try:
         return numba.njit(function, cache=cache, nogil=True, error_model="numpy")
     finally:
-        settings.CACHE_DIR = before
+        config.CACHE_DIR = before
 
 
 @functools.cache
-def _folder() -> str:
-    """Return where code is kept, ``""`` for where Numba would.
+def _folder(chosen: str) -> str:
+    """Return where code is kept, within what a user chose; ``""`` for where Numba would.
 
     Numba compiles a function anew when its own file changes. A function that it calls may stand in
     another file, so every version of the sources has a folder of its own.
     """
-    import numba
-
     package, digest = Path(__file__).parent, hashlib.sha256()
     for name in _SOURCES:
         for file in sorted((package / name).rglob("*.py")):
             digest.update(file.read_bytes())
     users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tpsrl"
-    chosen = str(getattr(numba.config, "CACHE_DIR"))  # noqa: B009
     for root in [Path(chosen)] if chosen else [package / "__pycache__", users]:
         folder = root / "compiled" / digest.hexdigest()[:16]
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            _forget_oldest(folder.parent)
-            return str(folder)
+            if os.access(folder, os.W_OK):
+                _forget_oldest(folder.parent)
+                return str(folder)
     return chosen
 
 

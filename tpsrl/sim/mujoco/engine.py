@@ -93,6 +93,8 @@ class MujocoSimulator(Simulator):
         self._renderer: Renderer | None = None
         self._worlds, head = self._build(num_envs)
         self._heads = [head] * num_envs
+        self._states = np.array([world.addresses.table for world in self._worlds])
+        self._steps: tuple[np.ndarray, np.ndarray] | None = None
         index = self._worlds[0].index
         self.joint_names = index.joint_names
         self.joint_ranges = self._worlds[0].model.jnt_range[index.joint_ids].copy()
@@ -112,6 +114,7 @@ class MujocoSimulator(Simulator):
         """See :meth:`Simulator.reset`."""
         ids = self._ids(env_ids)
         check_reset(ids, episodes, seeds)
+        self._steps = None
         for env_id, episode, seed in zip(ids, episodes, seeds, strict=True):
             self._library.check_episode(episode, self._types)
             scene = self._library.scene(episode.layout)
@@ -130,8 +133,7 @@ class MujocoSimulator(Simulator):
             )
         if not np.all(np.isfinite(actions)):
             raise UserError("actions hold NaN or infinity; check the policy that made them.")
-        tables, actions = self._tables(), np.clip(actions, -1.0, 1.0)
-        near = np.array([world.near.table for world in self._worlds])
+        (tables, near), actions = self._tables(), np.clip(actions, -1.0, 1.0)
         pause = self._depth_size is not None
         env_id, why = advance(tables, near, actions, 0, False, pause)
         while why != DONE:
@@ -150,7 +152,8 @@ class MujocoSimulator(Simulator):
     def state(self) -> SimState:
         """See :meth:`Simulator.state`."""
         if self._state is None or self._changed:
-            self._state = gather(self._worlds, self._state, self._changed)
+            sizes = len(self.joint_names), len(self.marker_names)
+            self._state = gather(self._states, *sizes, self._state, self._changed)
             self._changed = set()
         return self._state
 
@@ -194,7 +197,7 @@ class MujocoSimulator(Simulator):
 
     def scan(self, poses: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
         """See :meth:`Simulator.scan`."""
-        return scan(self._tables(), np.ascontiguousarray(poses), angles, float(reach))
+        return scan(self._tables()[0], np.ascontiguousarray(poses), angles, float(reach))
 
     def cast(self, origins: np.ndarray, direction: np.ndarray, env_id: int = 0) -> np.ndarray:
         """See :meth:`Simulator.cast`."""
@@ -219,7 +222,7 @@ class MujocoSimulator(Simulator):
         """See :meth:`Simulator.restore`."""
         if snapshot.engine != "mujoco":
             raise UserError(f"A snapshot of engine '{snapshot.engine}' cannot go into MuJoCo.")
-        episode = snapshot.data["episode"]
+        episode, self._steps = snapshot.data["episode"], None
         if not fits(self._worlds[env_id].index.pool, episode):
             self._grow(env_id, episode)
         self._worlds[env_id].restore(snapshot.data, self._library.scene(episode.layout))
@@ -339,10 +342,14 @@ class MujocoSimulator(Simulator):
     def _ids(self, env_ids: Sequence[int] | None) -> list[int]:
         return list(range(self.num_envs)) if env_ids is None else [int(i) for i in env_ids]
 
-    def _tables(self) -> np.ndarray:
-        if any(world.scene is None for world in self._worlds):
-            raise UserError("A world holds no episode yet; call reset first.")
-        return np.array([world.steps.table for world in self._worlds])
+    def _tables(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tables of all worlds for ``steps.advance``."""
+        if self._steps is None:
+            if any(world.scene is None for world in self._worlds):
+                raise UserError("A world holds no episode yet; call reset first.")
+            rows = [(world.steps.table, world.near.table) for world in self._worlds]
+            self._steps = np.array([row for row, _ in rows]), np.array([row for _, row in rows])
+        return self._steps
 
     def _build(self, count: int) -> tuple[list[World], HeadDepth | None]:
         model, index = build(self._library.apartment, self._types, self._pool)
@@ -359,6 +366,7 @@ class MujocoSimulator(Simulator):
         divergences = self._worlds[env_id].count.divergences
         (self._worlds[env_id],), self._heads[env_id] = self._build(1)
         self._worlds[env_id].count.divergences.extend(divergences)
+        self._states[env_id] = self._worlds[env_id].addresses.table
 
     def _look(self, env_id: int) -> None:
         head = self._heads[env_id]

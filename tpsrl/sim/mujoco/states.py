@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
 
 import mujoco
 import numpy as np
@@ -29,14 +28,6 @@ class Counters:
     def __init__(self) -> None:
         self.values = np.zeros(COUNTERS)
         self.divergences: list[dict[str, object]] = []
-
-
-class Readable(Protocol):
-    """What of a world is no array of MuJoCo's; see ``tpsrl.sim.mujoco.world.World``."""
-
-    index: ModelIndex
-    addresses: Addresses
-    object_bodies: np.ndarray
 
 
 def addresses(
@@ -83,24 +74,32 @@ def addresses(
 
 
 def gather(
-    worlds: Sequence[Readable], last: SimState | None = None, changed: Collection[int] = ()
+    tables: np.ndarray,
+    joints: int,
+    markers: int,
+    last: SimState | None = None,
+    changed: Collection[int] = (),
 ) -> SimState:
     """Return the state of worlds; it does not change later.
 
     Args:
-        worlds: all of them.
+        tables: (n, k) of :func:`addresses`.
+        joints: of their furniture.
+        markers: of it.
         last: an earlier state, of the same worlds.
         changed: those that have changed since.
     """
-    most = max(len(world.object_bodies) for world in worlds)
+    rows, most = np.arange(len(tables)), int(_most_objects(tables))
     if last is None or last.object_pos.shape[1] != most:
-        state, rows = _empty(worlds, most), list(range(len(worlds)))
+        state = _empty(len(tables), most, joints, markers)
     else:
+        whole = len(changed) == len(tables)
+        copy = np.empty_like if whole else np.copy
         names = SimState.__dataclass_fields__
-        state = SimState(**{name: getattr(last, name).copy() for name in names})
-        rows = sorted(changed)
+        state = SimState(**{name: copy(getattr(last, name)) for name in names})
+        rows = rows if whole else np.array(sorted(changed))
     _read(
-        np.array(rows), np.array([worlds[i].addresses.table for i in rows]), state.base_pose,
+        rows, tables, state.base_pose,
         state.arm_qpos, state.arm_qvel, state.arm_target, state.ee_pos, state.ee_quat,
         state.held_object, state.held_marker, state.hold_violation, state.object_pos,
         state.object_quat, state.joint_pos, state.link_pos, state.link_quat, state.marker_pos,
@@ -109,9 +108,7 @@ def gather(
     return state
 
 
-def _empty(worlds: Sequence[Readable], most: int) -> SimState:
-    index, n = worlds[0].index, len(worlds)
-    joints, markers = len(index.joint_ids), len(index.markers)
+def _empty(n: int, most: int, joints: int, markers: int) -> SimState:
     whole = {"held_object": int, "held_marker": int, "step_count": int}
     truth = {"hold_violation": bool, "diverged": bool}
     shapes = {
@@ -123,6 +120,14 @@ def _empty(worlds: Sequence[Readable], most: int) -> SimState:
     plain = {name: np.full((n, *shape), np.nan) for name, shape in shapes.items()}
     kinds = {**whole, **truth}
     return SimState(**plain, **{name: np.zeros(n, dtype=kind) for name, kind in kinds.items()})
+
+
+@compiled
+def _most_objects(tables: np.ndarray) -> int:
+    most = 0
+    for i in range(len(tables)):
+        most = max(most, numbers(tables[i, 16], 1)[0])
+    return most
 
 
 @compiled
@@ -150,8 +155,8 @@ def _read(
     diverged: np.ndarray,
 ) -> None:
     joints, markers, freedoms = joint_pos.shape[1], marker_pos.shape[1], arm_qpos.shape[1]
-    for row in range(len(rows)):
-        i, table = rows[row], tables[row]
+    for i in rows:
+        table = tables[i]
         qpos, qvel = floats(table[0], table[-3], 1), floats(table[1], table[-2], 1)
         targets = floats(table[2], freedoms, 1)
         xpos, xquat = floats(table[3], table[-1], 3), floats(table[4], table[-1], 4)
