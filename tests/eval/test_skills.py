@@ -101,7 +101,13 @@ def test_an_interrupted_measurement_is_not_exported(tmp_path, capsys):
     assert process.returncode == 130 and errors.endswith("tpsrl: interrupted\n")
     assert summary(out)["complete"] is False and summary(out)["episodes"] >= 1
     weights = ROOT / "skills/learned/weights/pick.safetensors"
-    export = ["export", "skill=pick", f"weights={weights}", f"result={out}", f"out={tmp_path / 'e'}"]
+    export = [
+        "export",
+        "skill=pick",
+        f"weights={weights}",
+        f"result={out}",
+        f"out={tmp_path / 'e'}",
+    ]
     assert main(export) == 2
     assert "is not complete" in capsys.readouterr().err
 
