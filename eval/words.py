@@ -16,7 +16,6 @@ _WORDS = {
     "navigate": "go to {0}",
     "nav_to_receptacle": "go to {0}",
     "pick": "pick {0}",
-    "place": "place {0} on {1}",
     "open_cab": "open {0}",
     "close_cab": "close {0}",
     "open_fridge": "open {0}",
@@ -50,10 +49,11 @@ def spoken(text: str, episode: Episode) -> str:
     def say(match: re.Match[str]) -> str:
         words = [part.strip() for part in match[2].split(",")]
         said = [names.get(word) or _handle(word) for word in words]
+        if match[1] == "place" and len(said) > 1:
+            side = "in" if said[1].startswith(_INSIDE) else "on"
+            return f"place {said[0].partition(' (')[0]} {side} {said[1]}"
         pattern = _WORDS.get(match[1], f"{match[1].replace('_', ' ')} {{0}}")
-        if match[1] == "place" and len(said) > 1 and said[1].startswith(_INSIDE):
-            pattern = "place {0} in {1}"
-        return pattern.format(*said, "") if "{1}" not in pattern else pattern.format(*said, "", "")
+        return pattern.format(*said)
 
     return _CALL.sub(say, text)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import imageio_ffmpeg
@@ -12,6 +13,7 @@ from eval.video import VideoWriter, record_episode
 from eval.words import reason, spoken, task_name
 from planner.chain.interface import AgentReport, SkillRecord
 from tests.eval.real import spec
+from tpsrl.cli import main
 from tpsrl.errors import UserError
 from tpsrl.provide import load_scenario_episodes
 
@@ -109,9 +111,64 @@ def test_plans_are_told_in_words() -> None:
     assert task_name(tidy, 3) == "master chef can to sofa"
     assert spoken(f"pick({label})", tidy) == "pick master chef can (to sofa)"  # there are two
     assert spoken(f"nav(TARGET_{label})", tidy) == "go to sofa"
+    place = f"place({label}, TARGET_{label})"
+    assert spoken(place, tidy) == "place master chef can on sofa"
+    assert spoken("reset_arm()", tidy) == "fold the arm" and spoken("pick", tidy) == "pick"
     report = AgentReport(replans=1, why=f"pick({tidy.targets[1].label}): dropped")
     assert reason(report, tidy) == "pick potted meat can: dropped"
     table = load_scenario_episodes("set_table", count=1)[0]
     bowl = table.targets[0].label
     assert spoken(f"open_cab(cab_push_point_5, {bowl})", table) == "open drawer"
     assert spoken(f"place({bowl}, TARGET_{bowl})", table) == "place bowl on table 1"
+
+
+def test_results_are_shown_again_and_side_by_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = ["scenario=rearrange_easy", "episodes=1", "workers=1"]
+    for name, steps in (("short", 60), ("long", 90)):
+        words = [*shared, f"max_steps={steps}", f"out={tmp_path / name}"]
+        assert main(["eval", *words]) == 0
+    capsys.readouterr()
+    assert main(["record", f"failures={tmp_path / 'short'}", "speed=30"]) == 0
+    said = capsys.readouterr().out
+    assert "1 of 1 episodes failed" in said and "went otherwise" not in said
+    _, frames = frames_of(tmp_path / "short" / "videos" / "failure_0000.mp4")
+    assert len(frames) == 3 + 60
+    both = ["record", f"compare={tmp_path / 'short'},{tmp_path / 'long'}"]
+    out = tmp_path / "both.mp4"
+    assert main([*both, "speed=30", f"out={out}"]) == 0
+    said = capsys.readouterr().out
+    assert "short: scripted hab: failed (" in said and "; long: scripted hab: failed (" in said
+    _, frames = frames_of(out)
+    # The last one of each run has the result on it; the short run waits there for the long one.
+    assert frames.shape[1:] == (720, 1280, 3) and len(frames) == 5 + 60
+    left, right = (
+        np.abs(np.diff(frames[3:5].astype(int), axis=0))[0]
+        .reshape(720, 2, 640, 3)
+        .mean(axis=(0, 2, 3))
+    )
+    assert left < 1.0 < right
+    for words, text in (
+        ([f"compare={tmp_path / 'short'}"], "give two with a comma"),
+        ([f"compare={tmp_path / 'short'},{tmp_path}"], "holds no evaluation"),
+        ([f"failures={tmp_path / 'absent'}"], "holds no evaluation"),
+        ([*both[1:], "episode=3"], "has no episode 3"),
+        (["every=4"], "it is 'speed' now"),
+    ):
+        assert main(["record", *words]) == 2, words
+        assert text in capsys.readouterr().err, words
+
+
+def test_the_demo_shows_what_its_table_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["demo", "scenarios=rearrange_easy", "agent=scripted", "episodes=1", "speed=60"]
+    assert main([*words, "workers=1", f"out={tmp_path}"]) == 0
+    said = capsys.readouterr().out
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    row = json.loads((folder / "episodes.jsonl").read_text())
+    how = "success" if row["success"] else "failed"
+    assert f"rearrange_easy.mp4: episode 0, {how}" in said and f"{row['steps']} steps" in said
+    assert main([*words, "episode=1"]) == 2
+    assert "is not in the table" in capsys.readouterr().err

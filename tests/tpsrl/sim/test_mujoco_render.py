@@ -30,6 +30,20 @@ def test_colour_cameras(sim):
         sim.render("tail")
 
 
+def test_a_view_of_ones_own_and_a_draft(sim):
+    sim.reset([small.episode()], [0])
+    size = {"width": 160, "height": 120}
+    smooth = sim.render("third_person", **size)
+    draft = sim.render("third_person", **size, draft=True).astype(int)
+    gap = np.abs(draft - smooth)
+    assert 0.0 < gap.mean() < 5.0, "the same picture but for its edges"
+    x, y = sim.state().base_pose[0, :2]
+    above = (np.array([x + 0.01, y, 6.0]), np.array([x, y, 0.5]))
+    down = sim.render("third_person", **size, view=above, draft=True)
+    assert np.abs(down.astype(int) - draft).mean() > 10.0
+    assert np.array_equal(sim.render("third_person", **size), smooth)
+
+
 def test_wireframes_are_drawn(sim):
     sim.reset([small.episode()], [0])
     plain = sim.render("head", width=160, height=120)
