@@ -29,15 +29,8 @@ _KEYS = ("-preset", "veryfast", "-bf", "0", "-g", "10")
 """A key frame every ten, since training looks at single frames; none that needs a later one, so
 that files can be joined without a gap."""
 _COLOUR = ("-crf", "23", *_KEYS)
-_DEPTH = (
-    "-crf",
-    "4",
-    "-vf",
-    "scale=out_range=full:flags=accurate_rnd",
-    "-color_range",
-    "pc",
-    *_KEYS,
-)
+_RANGE = ("-vf", "scale=out_range=full:flags=accurate_rnd", "-color_range", "pc")
+_DEPTH = ("-crf", "4", *_RANGE, *_KEYS)
 _FRAMES = "frames.npz"
 
 
