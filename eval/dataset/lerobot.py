@@ -293,8 +293,10 @@ def _write_meta(
     _write_words(
         out / "meta/tasks.parquet", {"task_index": list(words.tasks.values())}, words.tasks
     )
-    numbers = {"subtask_index": list(words.subtasks.values())}
-    named = {**numbers, "skill": [words.skills[text] for text in words.subtasks]}
+    named: dict[str, list[Any]] = {
+        "subtask_index": list(words.subtasks.values()),
+        "skill": [words.skills[text] for text in words.subtasks],
+    }
     _write_words(out / "meta/subtasks.parquet", named, words.subtasks)
     whole: dict[str, Stats] = {key: together([s[key] for s in stats]) for key in stats[0]}
     write_json(

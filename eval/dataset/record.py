@@ -86,7 +86,9 @@ class EpisodeFiles:
         # An encoder that was given nothing has no file to finish.
         self._stack.__exit__(kind if self._rows else kind or EOFError, error, trace)
         if kind is None and self._rows:
-            arrays = {key: np.array([row[key] for row in self._rows]) for key in self._rows[0]}
+            arrays: dict[str, Any] = {
+                key: np.array([row[key] for row in self._rows]) for key in self._rows[0]
+            }
             for camera, samples in self._samples.items():
                 for name, values in of_pictures(samples).items():
                     arrays[f"stats/{camera}/{name}"] = values
