@@ -103,6 +103,9 @@ def _export(config: DatasetConfig) -> int:
     """Record what is missing, then make the data set."""
     # Pictures are drawn by Mesa's threads in each worker, which share the cores.
     os.environ.setdefault("LP_NUM_THREADS", str(max(all_cores() // config.workers, 1)))
+    for key in ("pixels", "depth"):
+        if getattr(config, key) % 2:
+            raise UserError(f"{key}={getattr(config, key)}; videos have an even number of pixels")
     scenario, count = to_solve(config.scenario).name, config.episodes or 50
     name = f"{scenario}_{config.split}_{config.agent}"
     out = config.out or Path("outputs/datasets") / name

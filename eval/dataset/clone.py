@@ -11,7 +11,7 @@ from eval.dataset.frames import STATE, goal_sensors_of
 from eval.dataset.reading import DataSet
 from skills.book import row_of
 from skills.envs import env_id
-from skills.envs.config import EnvConfig, action_space, observation_space
+from skills.envs.config import EnvConfig, action_space
 from skills.tasks.base import Task
 from skills.tasks.sensors import PICTURES
 from tpsrl.errors import UserError
@@ -67,7 +67,7 @@ def clone_skill(path: Path, config: CloneConfig, out: Path) -> dict[str, float]:
     torch.manual_seed(config.seed)
     net = NetConfig(mlp=[256, 256], activation="relu", normalize_obs=True)
     net.binary_actions = [task.layout.grip_index] if task.layout.grip else []
-    policy = make_policy(describe(observation_space(task, env), action_space(task)), net)
+    policy = make_policy(describe(env.space(task), action_space(task)), net)
     clone(policy, learned, learned["action"], config.epochs, seed=config.seed)
     with torch.no_grad():
         seen = {name: torch.from_numpy(apart[name]) for name in policy.actor_obs}

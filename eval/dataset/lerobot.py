@@ -293,9 +293,8 @@ def _write_meta(
     _write_words(
         out / "meta/tasks.parquet", {"task_index": list(words.tasks.values())}, words.tasks
     )
-    numbers = {"subtask_index": list(words.subtasks.values())}
     named: dict[str, list[Any]] = {
-        **numbers,
+        "subtask_index": list(words.subtasks.values()),
         "skill": [words.skills[text] for text in words.subtasks],
     }
     _write_words(out / "meta/subtasks.parquet", named, words.subtasks)

@@ -30,15 +30,8 @@ _KEYS = ("-preset", "veryfast", "-bf", "0", "-g", "10")
 """A key frame every ten, since training looks at single frames; none that needs a later one, so
 that files can be joined without a gap."""
 _COLOUR = ("-crf", "23", *_KEYS)
-_DEPTH = (
-    "-crf",
-    "4",
-    "-vf",
-    "scale=out_range=full:flags=accurate_rnd",
-    "-color_range",
-    "pc",
-    *_KEYS,
-)
+_RANGE = ("-vf", "scale=out_range=full:flags=accurate_rnd", "-color_range", "pc")
+_DEPTH = ("-crf", "4", *_RANGE, *_KEYS)
 _FRAMES = "frames.npz"
 
 
@@ -94,7 +87,9 @@ class EpisodeFiles:
         # An encoder that was given nothing has no file to finish.
         self._stack.__exit__(kind if self._rows else kind or EOFError, error, trace)
         if kind is None and self._rows:
-            arrays = {key: np.array([row[key] for row in self._rows]) for key in self._rows[0]}
+            arrays: dict[str, Any] = {
+                key: np.array([row[key] for row in self._rows]) for key in self._rows[0]
+            }
             for camera, samples in self._samples.items():
                 for name, values in of_pictures(samples).items():
                     arrays[f"stats/{camera}/{name}"] = values

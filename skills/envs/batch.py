@@ -9,7 +9,7 @@ from array_api_compat import is_array_api_obj, to_device
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from skills.envs.config import EnvConfig, action_space, observation_space
+from skills.envs.config import EnvConfig, action_space
 from skills.envs.worlds import check_options
 from skills.tasks.state import Outcome
 from tpsrl.errors import UserError
@@ -57,7 +57,7 @@ class BatchSkillEnv(VectorEnv):
         self.worlds = self.config.worlds(skill, num_envs, simulator)
         self.sim = self.worlds.sim
         self.num_envs = self.sim.num_envs
-        self.single_observation_space = observation_space(task, self.config)
+        self.single_observation_space = self.config.space(task)
         self.single_action_space = action_space(task)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)

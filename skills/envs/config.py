@@ -87,6 +87,15 @@ class EnvConfig:
     gpu: int = -1
     habitat: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def coarse_depth(self) -> bool:
+        """Whether the depth picture is uint8."""
+        return self.depth_dtype == "uint8"
+
+    def space(self, task: Task) -> spaces.Dict:
+        """Return the space of one world's observations."""
+        return observation_space(task, self.depth, self.coarse_depth, self.colour)
+
     def task(self, skill: str) -> Task:
         """Return the task.
 
@@ -181,7 +190,7 @@ class EnvConfig:
             handoff_fraction=fraction,
             places=self._places(skill),
             colour=self.colour,
-            coarse_depth=self.depth_dtype == "uint8",
+            coarse_depth=self.coarse_depth,
         )
 
     def _places(self, skill: str) -> dict[str, float]:
@@ -247,21 +256,27 @@ def _load(path: Path) -> tuple[Episode, ...]:
     return episodes
 
 
-def observation_space(task: Task, config: EnvConfig) -> spaces.Dict:
-    """Return the space of one world's observations."""
+def observation_space(
+    task: Task, depth: int | None, coarse_depth: bool = False, colour: int = 64
+) -> spaces.Dict:
+    """Return the space of one world's observations.
+
+    Args:
+        task: its sensors.
+        depth: pixels of the depth picture.
+        coarse_depth: it is uint8.
+        colour: pixels of the colour pictures.
+    """
     found: dict[str, spaces.Space] = {}
     for name in task.sensors:
         if name in COLOUR:
-            found[name] = spaces.Box(0, 255, (config.colour, config.colour, 3), np.uint8)
+            found[name] = spaces.Box(0, 255, (colour, colour, 3), np.uint8)
+        elif name == DEPTH and coarse_depth:
+            assert depth is not None
+            found[name] = spaces.Box(0, 255, (depth, depth, 1), np.uint8)
         elif name == DEPTH:
-            assert config.depth is not None
-            shape = (config.depth, config.depth, 1)
-            coarse = config.depth_dtype == "uint8"
-            found[name] = (
-                spaces.Box(0, 255, shape, np.uint8)
-                if coarse
-                else spaces.Box(0.0, 1.0, shape, np.float32)
-            )
+            assert depth is not None
+            found[name] = spaces.Box(0.0, 1.0, (depth, depth, 1), np.float32)
         elif name == "is_holding":
             found[name] = spaces.Box(0.0, 1.0, (1,), np.float32)
         else:

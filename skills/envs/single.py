@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from skills.envs.config import EnvConfig, action_space, observation_space
+from skills.envs.config import EnvConfig, action_space
 from skills.envs.worlds import check_options
 from skills.tasks.state import CAUSES, Outcome
 from tpsrl.sim.door import Simulator
@@ -43,7 +43,7 @@ class SkillEnv(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
     ) -> None:
         self.skill, self.config, self.render_mode = skill, EnvConfig(**config), render_mode
         task = self.config.task(skill)
-        space = observation_space(task, self.config)
+        space = self.config.space(task)
         self.observation_space = space  # type: ignore[assignment]
         self.action_space = action_space(task)
         self._own = simulator is None

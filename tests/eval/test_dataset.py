@@ -232,6 +232,7 @@ def test_what_cannot_be_is_said(tmp_path):
         (["replay"], "data=DIR"),
         (["replay", f"data={tmp_path}"], "info.json is missing"),
         (["export", "pixels=4000"], "960"),
+        (["export", "pixels=65"], "even"),
     ):
         with pytest.raises(UserError, match=text):
             command.run(words)
