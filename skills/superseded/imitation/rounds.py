@@ -244,7 +244,7 @@ def _spaces(skill: str, env_args: dict[str, Any]) -> tuple[Any, Any]:
 
     config = EnvConfig(**env_args)
     task = config.task(skill)
-    return observation_space(task, config), action_space(task)
+    return observation_space(task, config.depth), action_space(task)
 
 
 def _layout(skill: str, env_args: dict[str, Any]) -> ActionLayout:
