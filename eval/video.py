@@ -353,7 +353,7 @@ def compare_episode(
         try:
             while True:
                 new = [next(run, None) for run in runs]
-                if new == [None, None]:
+                if all(frame is None for frame in new):
                     break
                 last = [
                     old if fresh is None else fresh for old, fresh in zip(last, new, strict=True)
