@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.dataset.frames import STATE, goal_sensors_of
+from eval.dataset.frames import goal_sensors_of
 from eval.dataset.reading import DataSet
-from skills.book import row_of
+from skills.book import chained, row_of
 from skills.envs import env_id
 from skills.envs.config import EnvConfig, action_space
 from skills.tasks.base import Task
@@ -97,7 +97,7 @@ def _apart(acted: np.ndarray, wanted: np.ndarray, moving: np.ndarray) -> float:
 
 def _sensors(skill: str) -> tuple[str, ...]:
     contract = [name for name in row_of(skill).task.sensors if name not in PICTURES]
-    if not set(contract) <= {*STATE, *goal_sensors_of(skill)}:
+    if skill not in chained():
         raise UserError(f"the skill '{skill}' is no part of a plan, so no data set shows it")
     return tuple(dict.fromkeys((*contract, *goal_sensors_of(skill))))
 
