@@ -71,11 +71,11 @@ def clone_skill(path: Path, config: CloneConfig, out: Path) -> dict[str, float]:
     clone(policy, learned, learned["action"], config.epochs, seed=config.seed)
     with torch.no_grad():
         seen = {name: torch.from_numpy(apart[name]) for name in policy.actor_obs}
-        acted = policy.act_mode(seen, torch.zeros(len(apart["action"]), 0))[0].numpy()
+        acted = policy.act_mode(seen, torch.zeros(len(apart["action"]), 0))[0]
     moving = task.layout.moving
     found = {
         "frames": float(len(learned["action"])),
-        "error": _apart(acted, apart["action"], moving),
+        "error": _apart(acted.clamp(-1, 1).numpy(), apart["action"], moving),
         "guess": _apart(learned["action"].mean(0), apart["action"], moving),
     }
     if config.trials:
