@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.dataset.frames import STATE, goal_sensors_of
+from eval.dataset.frames import goal_sensors_of
 from eval.dataset.reading import DataSet
-from skills.book import row_of
+from skills.book import chained, row_of
 from skills.envs import env_id
 from skills.envs.config import EnvConfig, action_space
 from skills.tasks.base import Task
@@ -71,11 +71,11 @@ def clone_skill(path: Path, config: CloneConfig, out: Path) -> dict[str, float]:
     clone(policy, learned, learned["action"], config.epochs, seed=config.seed)
     with torch.no_grad():
         seen = {name: torch.from_numpy(apart[name]) for name in policy.actor_obs}
-        acted = policy.act_mode(seen, torch.zeros(len(apart["action"]), 0))[0].numpy()
+        acted = policy.act_mode(seen, torch.zeros(len(apart["action"]), 0))[0]
     moving = task.layout.moving
     found = {
         "frames": float(len(learned["action"])),
-        "error": _apart(acted, apart["action"], moving),
+        "error": _apart(acted.clamp(-1, 1).numpy(), apart["action"], moving),
         "guess": _apart(learned["action"].mean(0), apart["action"], moving),
     }
     if config.trials:
@@ -97,7 +97,7 @@ def _apart(acted: np.ndarray, wanted: np.ndarray, moving: np.ndarray) -> float:
 
 def _sensors(skill: str) -> tuple[str, ...]:
     contract = [name for name in row_of(skill).task.sensors if name not in PICTURES]
-    if not set(contract) <= {*STATE, *goal_sensors_of(skill)}:
+    if skill not in chained():
         raise UserError(f"the skill '{skill}' is no part of a plan, so no data set shows it")
     return tuple(dict.fromkeys((*contract, *goal_sensors_of(skill))))
 
