@@ -104,6 +104,9 @@ class MujocoSimulator(Simulator):
         self._depth = np.zeros((num_envs, size, size, 1), dtype=np.float32)
         self._state: SimState | None = None
         self._changed: set[int] = set()
+        # Compiled now, half a minute once on a machine: trainers limit the time of a step.
+        none = np.zeros((0, 1), dtype=np.int64)
+        advance(none, none, np.zeros((0, ACTION_DIM)), 0, False, False)
 
     def reset(
         self,
@@ -133,7 +136,8 @@ class MujocoSimulator(Simulator):
             )
         if not np.all(np.isfinite(actions)):
             raise UserError("actions hold NaN or infinity; check the policy that made them.")
-        (tables, near), actions = self._tables(), np.clip(actions, -1.0, 1.0)
+        actions = np.ascontiguousarray(np.clip(actions, -1.0, 1.0))
+        tables, near = self._tables()
         pause = self._depth_size is not None
         env_id, why = advance(tables, near, actions, 0, False, pause)
         while why != DONE:
