@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds sdist and wheel, checks what an index would show of them, and runs the wheel in an empty
 # folder as pip and as pipx install it. Only tpsrl is installed: the libraries are lent by the
-# Python that is given, so that this takes seconds and no downloads.
+# Python that is given; nothing is downloaded but the pip that pipx keeps for itself.
 #
 #   scripts/try_release.sh [PYTHON]      with the extra 'dev'; by default .venv/bin/python
 set -euo pipefail
@@ -11,7 +11,7 @@ python="$(command -v "${1:-.venv/bin/python}")"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 unset PYTHONPATH
-export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_NO_DEPS=1
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_DEPS=1
 export PIPX_HOME="$work/pipx" PIPX_BIN_DIR="$work/pipx_bin" PIPX_MAN_DIR="$work/pipx_man"
 
 lend_libraries() { # to the environment $1

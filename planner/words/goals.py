@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from tpsrl.errors import UserError
 from tpsrl.generation.goals import draw_goal, within_reach
 from tpsrl.generation.rules import OPENED
 from tpsrl.scenes.apartment import load_apartment
-from tpsrl.scenes.geometry import find_receptacle, receptacle_box
+from tpsrl.scenes.geometry import find_link, find_receptacle, receptacle_box
 
 NOT_HOLDING = Atom("not_holding")
 
@@ -251,8 +252,8 @@ class Meaning:
             raise UserError(
                 f"'{place.text}' has no handle to open or close it by; the fridge has one"
             )
-        if place.all:
-            return found
+        if place.all:  # the lower ones first: an open drawer is in the way of those below it
+            return sorted(found, key=_height)
         holds = {around.get(o.receptacle) for o in self._own_objects()}
         found = sorted(found, key=lambda m: joints[m] not in holds)
         if len(found) > 1:
@@ -321,3 +322,13 @@ class Meaning:
     def _list(self, indices: Sequence[int]) -> str:
         counts = Counter(self._name(k) for k in indices)
         return ", ".join(f"{n} x {name}" if n > 1 else name for name, n in sorted(counts.items()))
+
+
+@cache
+def _height(marker: str) -> float:
+    """Return the height of a handle in its piece of furniture, m."""
+    for piece in load_apartment().furniture:
+        for handle in piece.markers:
+            if handle.name == marker:
+                return find_link(piece, handle.link).pos[2] + handle.offset[2]
+    raise KeyError(marker)
