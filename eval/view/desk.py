@@ -20,7 +20,7 @@ from eval.view.page import Page
 from eval.view.player import Player
 from eval.view.scene import CAMERAS, Scene
 from eval.view.sources import ChainSource, Entry, ReplaySource, SkillSource, Source
-from eval.view.words import plain_name
+from eval.words import plain_name
 from planner import options as agent_options
 from planner.chain.catalog import AGENTS
 from skills.book import BOOK

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eval.view.words import plain_name
+from eval.words import plain_name
 from tpsrl.episodes.types import Target
 from tpsrl.errors import UserError
 from tpsrl.generation.placement import Placer

@@ -11,7 +11,8 @@ import numpy as np
 from eval.view.player import DEPTH, Player
 from eval.view.scene import CAMERAS, WALLS
 from eval.view.sources import Entry
-from eval.view.words import plain_name, plan_html, skill_html, status_html
+from eval.view.words import plan_html, skill_html, status_html
+from eval.words import plain_name
 from tpsrl.robot.fetch import CONTROL_HZ
 
 if TYPE_CHECKING:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import re
 from html import escape
 
+from eval.words import plain_name
 from planner.chain.interface import AgentReport
 from planner.chain.problems import GOAL_PREFIX
 from tpsrl.episodes.types import Episode
-
-
-def plain_name(name: str) -> str:
-    """Return the words for a type of object or a place, e.g. ``"tomato soup can"``."""
-    return re.sub(r"^\d+_", "", name.rpartition("/")[2]).replace("_", " ")
-
 
 _LINE = '<div style="padding:1px 0;color:{colour};font-weight:{weight}">{mark}&ensp;{text}</div>'
 _BOX = '<div style="font-size:0.8rem;line-height:1.35;padding:0 0.5rem">{}</div>'
