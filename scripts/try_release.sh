@@ -14,9 +14,20 @@ unset PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_DEPS=1
 export PIPX_HOME="$work/pipx" PIPX_BIN_DIR="$work/pipx_bin" PIPX_MAN_DIR="$work/pipx_man"
 
-lend_libraries() { # to the environment $1
-  "$python" -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' \
-    >"$(echo "$1"/lib/python*/site-packages)/lent.pth"
+lender() { # a wheel at $1 that lends the libraries of $python to where it is installed
+  "$python" - "$1" <<'END'
+import sys, zipfile
+
+files = {
+    "lent.pth": "\n".join(p for p in sys.path if p.endswith("-packages")) + "\n",
+    "lent-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: lent\nVersion: 1\n",
+    "lent-1.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+}
+files["lent-1.dist-info/RECORD"] = "".join(f"{name},,\n" for name in files)
+with zipfile.ZipFile(sys.argv[1], "w") as wheel:
+    for name, text in files.items():
+        wheel.writestr(name, text)
+END
 }
 
 try() { # the command $1, which is installed below $work
@@ -40,13 +51,16 @@ wanted="$(basename "$wheel" | cut -d- -f2)"
 
 "$python" -m venv --without-pip "$work/pip"
 pip=("$python" -m pip --python "$work/pip/bin/python")
+lender "$work/lent-1-py3-none-any.whl"
 "${pip[@]}" install --quiet "$wheel"
-lend_libraries "$work/pip"
-"${pip[@]}" check
+"${pip[@]}" install --quiet "$work/lent-1-py3-none-any.whl"
+broken="$("${pip[@]}" check | grep '^tpsrl ' || true)"
+[[ -z $broken ]] || { echo "$broken" >&2; exit 1; }
 try "$work/pip/bin/tpsrl"
 
-"$python" -m pipx install --quiet --python "$python" "$wheel"
-lend_libraries "$PIPX_HOME/venvs/tpsrl"
+# The libraries come first here, and with them an older tpsrl that must not stand in for the wheel.
+"$python" -m pipx install --quiet --python "$python" --preinstall "$work/lent-1-py3-none-any.whl" \
+  --pip-args=--force-reinstall "$wheel"
 try "$PIPX_BIN_DIR/tpsrl"
 ls -lh "$work/dist"
 echo "tpsrl $wanted: built, checked, and run as pip and as pipx install it"

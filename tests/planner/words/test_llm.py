@@ -246,8 +246,8 @@ def test_the_key_comes_from_the_environment(episode, monkeypatch):
     errand, server = ask(episode, WORDS, ['{"goal": "tidy up"}'], key="MY_KEY")
     assert server.keys == ["Bearer secret"] and "secret" not in str(errand.notes)
     monkeypatch.setenv("MY_KEY", "sec\nret")
-    noted = ask(episode, WORDS, ["x"], key="MY_KEY")[0].notes
-    assert "has letters that no key can have" in noted[0]
+    odd, _ = ask(episode, WORDS, ["x"], key="MY_KEY")
+    assert "has letters that no key can have" in odd.notes[0]
     monkeypatch.delenv("MY_KEY")
     assert ask(episode, WORDS, ["x"], key="MY_KEY")[1].keys == [None]
 
