@@ -75,7 +75,7 @@ def place(world: Staged, poses: Poses) -> None:
     data.qpos[model.jnt_qposadr[index.joint_ids]] = poses.joints
     first = model.jnt_qposadr[model.body_jntadr[world.object_bodies]]
     data.qpos[first[:, None] + np.arange(7)] = poses.objects[: len(first)]
-    world.base = np.array(poses.base)
+    world.base[:] = poses.base  # compiled code knows where it stands
     mujoco.mj_kinematics(model, data)
     mujoco.mj_camlight(model, data)
 
