@@ -134,7 +134,7 @@ def policies_of(
     own = bool(kind.folder) and (weights is None or (top / kind.folder).is_dir())
     folder = top / kind.folder if own else top
     if agent == "monolithic":
-        found = find_policies(folder, (WHOLE_TASK,))
+        found = find_policies(folder, (*chained(), WHOLE_TASK))
         if WHOLE_TASK not in found:
             raise _missing(agent, [WHOLE_TASK], folder)
         return {WHOLE_TASK: found[WHOLE_TASK]}

@@ -59,3 +59,21 @@ def test_the_monolithic_agent_acts():
             assert action is not None
             sim.step(action[None])
         assert np.abs(np.array(sim.state().base_pose[0]) - start).max() > 0.05
+
+
+def test_the_teacher_opens_the_drawer_by_what_the_simulator_knows():
+    assert {"open_cab", "open_fridge", "pick"} <= set(policies_of("teacher", "set_table"))
+    agent = make_agent("teacher", "hab", "set_table")
+    episode = load_shipped("set_table").episodes[0]
+    with MujocoSimulator(depth=None) as sim:
+        sim.reset([episode], [1])
+        agent.reset(sim, 0, episode, seed=1)
+        drawer = sim.joint_names.index("kitchen_counter/drawer3")
+        for _ in range(500):
+            action = agent.act(sim, 0)
+            ran = [record.skill for record in agent.report().skills]
+            if action is None or ran[-2:-1] == ["open_cab"]:
+                break
+            sim.step(action[None])
+        assert "open_cab" in ran[:-1]
+        assert sim.state().joint_pos[0, drawer] > 0.35
