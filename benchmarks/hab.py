@@ -19,7 +19,7 @@ from typing import Any
 from eval.commands.eval import run
 from eval.figures import draw_stages, load_runs
 from eval.statistics import wilson
-from planner.chain.catalog import AGENTS, policies_of
+from planner.chain.catalog import AGENTS, agent_kind, policies_of
 from planner.chain.problems import to_solve
 from planner.chain.tpsrl import EXECUTORS
 from tpsrl.errors import UserError, nearest
@@ -98,7 +98,7 @@ def plan_runs(config: Config) -> list[dict[str, Any]]:
     scenarios = {w: to_solve(w).name for w in config.scenarios.replace(" ", "").split(",")}
     runs = []
     for agent, executor, scenario in itertools.product(agents, executors, scenarios):
-        policies_of(agent, scenario, config.weights)
+        policies_of(agent, scenario, config.weights if agent_kind(agent).learned else None)
         name = f"{scenarios[scenario]}_{config.split}_{agent}"
         if agent == "monolithic":  # there is no plan that an executor could carry out
             if executor != executors[0]:

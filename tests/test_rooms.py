@@ -48,8 +48,8 @@ PLAN = """
         planner.words.order planner.words.options planner.words.propose planner.words.door
         planner.words planner.commands
 
-    eval.statistics eval.trace eval.recording eval.episode eval.spec eval.table eval.overlay
-        eval.report eval
+    eval.statistics eval.trace eval.recording eval.episode eval.spec eval.table eval.words
+        eval.overlay eval.report eval
         eval.view.words eval.view.scene eval.view.goals eval.view.senses
         eval.view.sources eval.view.player eval.view.page eval.view.desk
         eval.dataset.statistics eval.dataset.words eval.dataset.frames eval.dataset.record

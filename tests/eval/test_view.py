@@ -99,7 +99,7 @@ def test_a_goal_is_sent_and_planned_for(desk: Desk) -> None:
     ahead(desk, 3)
     with pytest.raises(UserError, match="the goal is empty"):
         desk.send()
-    thing, place = desk.things[20], "table 01"
+    thing, place = desk.things[20], "table 1"
     desk.add(thing, place)
     desk.send()
     ahead(desk, 20)
