@@ -54,7 +54,8 @@ def find_policies(
     found |= {s: _single(folder / s, s) for s in wanted if s not in found and is_single(folder / s)}
     if weights is not None and not found and not (folder / "restricted").is_dir():
         raise UserError(
-            f"weights={weights} holds no weights of {', '.join(wanted)}; give {_KINDS}."
+            f"weights={weights} holds no weights of {', '.join(wanted)}; give {_KINDS}, or make"
+            f" some ('tpsrl train skill={wanted[-1]} ...')."
         )
     return found
 
