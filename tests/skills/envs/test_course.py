@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skills.envs.single import SkillEnv
-from skills.tasks.course import Course
+from skills.tasks.course import FAN, Course
 from skills.tasks.scan import FAR_REACH, REACH
 from tests.skills.envs.test_environments import shipped
 from tpsrl.errors import UserError
@@ -45,6 +45,29 @@ def test_course_leads_around_furniture_and_keeps_clear():
     assert np.linalg.norm(place - GOAL) < 1.3
     gaps = [np.linalg.norm(np.maximum(np.abs(p) - [0.1, 1.0], 0.0)) for p in trail]
     assert min(gaps) > fetch.BASE_RADIUS + 0.1
+
+
+def test_a_point_behind_a_wall_is_reached_from_where_it_is_seen():
+    point, behind = np.array([0.6, 0.0]), np.array([-0.6, 0.0])
+    fan = np.full(FAN, np.inf)
+    fan[FAN // 2 - 1 : FAN // 2 + 2] = 0.5  # the wall, which ends at 1 m on either side
+    far = Course(scene(WALL), point, fan).look(behind)[0]
+    assert Course(scene(WALL), point).look(behind)[0] < 0.3  # 1.2 m off, through the wall
+    assert far > 2.0
+    assert Course(scene(WALL), point, fan).look(np.array([1.3, 0.0]))[0] == 0.0
+
+
+def test_the_way_to_an_object_is_paid_until_it_is_held():
+    options = {"needs_geodesic": "course", "way_reward": 2.0, "near": 0.0, "slack_reward": 0.0}
+    settings = {"episodes": shipped("rearrange_easy"), "sensors": ("joint", "way")}
+    env = SkillEnv("pick", depth=None, options=options, **settings)
+    before = env.reset(seed=3)[0]["way"][0]
+    action = np.zeros(10)
+    action[[7, 8]] = -1.0, 1.0
+    observation, reward, *_, info = env.step(action)
+    assert not info["cause"] and before != observation["way"][0]
+    assert reward == pytest.approx(2.0 * (before - observation["way"][0]), abs=1e-5)
+    env.close()
 
 
 def test_navigate_is_rewarded_along_the_course():
