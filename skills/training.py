@@ -10,8 +10,11 @@ from typing import Any, Literal
 from skills.book import BOOK, chained, make_task, row_of
 from skills.chain_starts import chain_starts
 from skills.envs import env_id
+from skills.learned.cards import SHIPPED
+from skills.learned.find import find_policy
 from skills.superseded.imitation.rounds import ImitateConfig, imitate
 from skills.tasks.handoff import read_starts
+from skills.tasks.sensors import DEPTH
 from tpsrl.errors import UserError
 from tpsrl.files import write_json
 from tpsrl.generation.rules import load_scenario
@@ -26,6 +29,8 @@ from ver_trainer.machine import settle_threads
 from ver_trainer.options import load, option
 from ver_trainer.runner import TrainResult, train
 
+TEACHERS = SHIPPED / "teacher"
+"""Policies that know the whole state."""
 LEARNED_SPLITS = ("train", "wide")
 """Episodes of these are made where a training has none; val ones are never trained on unasked."""
 
@@ -38,6 +43,11 @@ class SkillTraining:
     pretrain: Literal["none", "scripted"] = option("none", "imitate the scripted skill first")
     switches: bool = option(
         False, "grip and stop are choices, at first as likely as the skill's row says"
+    )
+    teacher: str = option(
+        "",
+        "whose labels the policy learns from: a run folder, weights, a folder of several skills' or"
+        " shipped",
     )
     finetune: bool = option(True, "train with VER; false ends after the imitation")
     train_episodes: int = option(500, "episodes to make where none are given, once", min=1)
@@ -80,6 +90,10 @@ def parse(words: Sequence[str]) -> tuple[TrainKeys, TrainConfig]:
     config = keys.trainer()
     if keys.switches:
         _choose(config, keys.skill)
+    if keys.skill:
+        _name_senses(config, keys.skill)
+    if keys.teacher:
+        _follow(config, keys.teacher, keys.skill)
     if keys.skill and config.env_args.get("sim", "mujoco") != "mujoco":
         config.collect.worlds = config.collect.worlds or 1  # these engines have one world each
     validate(config)
@@ -101,6 +115,29 @@ def _choose(config: TrainConfig, skill: str | None) -> None:
     places = make_task(skill, actions=actions, stop=stop).layout.switches
     config.net.binary_actions = list(places.values())
     config.net.binary_initial = [row.switches[name] for name in places]
+
+
+def _name_senses(config: TrainConfig, skill: str) -> None:
+    """Let ``contract`` and ``state`` name sets of observations for actor and critic, too."""
+    depth = config.env_args.get("depth", 128) is not None
+    contract = make_task(skill, contract=config.env_args.get("contract", "fixed")).sensors
+    sets = {
+        "contract": tuple(name for name in contract if depth or name != DEPTH),
+        "state": row_of(skill).state,
+    }
+    for key in ("actor_obs", "critic_obs"):
+        named = [n for name in getattr(config.net, key) for n in sets.get(name, (name,))]
+        setattr(config.net, key, list(dict.fromkeys(named)))
+
+
+def _follow(config: TrainConfig, teacher: str, skill: str | None) -> None:
+    """Learn from the labels of a skill's teacher."""
+    if skill is None:
+        raise UserError("teacher= is of skills; name one with skill=, or give distill.teacher=.")
+    if config.distill.teacher:
+        raise UserError("teacher= and distill.teacher= say the same; give one of them.")
+    folder = TEACHERS if teacher == "shipped" else Path(teacher)
+    config.distill.teacher = str(find_policy(folder, skill).path)
 
 
 def _defaults(skill: str) -> Mapping[str, Any]:

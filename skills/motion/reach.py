@@ -15,7 +15,8 @@ import numpy as np
 
 from skills.motion.moves import GiveUpError
 from skills.motion.postures import PAN, arm_steps, rest_posture
-from skills.motion.view import RobotView, WhatIf, open_parts, what_if
+from skills.motion.view import RobotView, WhatIf, what_if
+from skills.tasks.outlines import free_space
 from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
@@ -108,13 +109,6 @@ class _Choice:
     crowd_weight: float
     standoffs: Sequence[float]
     stray_weight: float
-
-
-def free_space(sim: Simulator, env_id: int) -> Navigation:
-    """Return the free space with open drawers and doors taken out."""
-    navigation = sim.scene(env_id).navigation
-    parts = open_parts(sim, env_id)
-    return navigation.with_obstacles(parts) if parts else navigation
 
 
 def plan_reach(

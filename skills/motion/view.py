@@ -8,13 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skills.tasks.places import link_pose
-from skills.tasks.tolerances import STANDS_OUT
 from tpsrl.geometry.rotations import rotation_matrix, to_base
 from tpsrl.robot.fetch import RESTING_POSITION
 from tpsrl.sim.door import Simulator
-
-_DOOR_THICKNESS = 0.06
 
 
 @dataclass(frozen=True)
@@ -72,51 +68,6 @@ def look(sim: Simulator, env_id: int) -> RobotView:
         joints=np.asarray(s.joint_pos[env_id], dtype=np.float64),
         markers=np.asarray(s.marker_pos[env_id], dtype=np.float64),
     )
-
-
-def open_parts(sim: Simulator, env_id: int) -> list[np.ndarray]:
-    """Return (4, 2) outlines on the floor of drawers and doors that stand open."""
-    scene, state = sim.scene(env_id), sim.state()
-    outlines = []
-    for j, name in enumerate(sim.joint_names):
-        if float(state.joint_pos[env_id][j]) < STANDS_OUT or name not in scene.containers:
-            continue
-        pos, rotation = link_pose(sim, env_id, j)
-        low, high = scene.containers[name]
-        if name in scene.container_static:
-            offset = handle_offset(sim, env_id, j)
-            low = np.array([-_DOOR_THICKNESS / 2, 1.12 * offset[1]])
-            high = np.array([offset[0], 0.0])
-        else:
-            low, high = low[:2] - 0.02, np.array([high[0] + 0.06, high[1] + 0.02])
-        corners = np.array([low, [high[0], low[1]], high, [low[0], high[1]]])
-        world = np.column_stack([corners, np.zeros(4)]) @ rotation.T + pos
-        outlines.append(world[:, :2])
-    return outlines
-
-
-def handle_offset(sim: Simulator, env_id: int, joint: int) -> np.ndarray:
-    """Return the (3,) handle of a joint's link in the link's frame.
-
-    Raises:
-        ValueError: the joint has no handle.
-    """
-    pos, rotation = link_pose(sim, env_id, joint)
-    marker = np.asarray(sim.state().marker_pos[env_id][handle_index(sim, joint)])
-    return rotation.T @ (marker - pos)
-
-
-def handle_index(sim: Simulator, joint: int) -> int:
-    """Return the index of the handle that moves with a joint.
-
-    Raises:
-        ValueError: the joint has no handle.
-    """
-    if joint not in sim.marker_joints:
-        name = sim.joint_names[joint]
-        known = ", ".join(sim.joint_names[j] for j in sim.marker_joints)
-        raise ValueError(f"The joint '{name}' has no handle; those with one are {known}.")
-    return sim.marker_joints.index(joint)
 
 
 class WhatIf:

@@ -12,10 +12,10 @@ import numpy as np
 from skills.motion.moves import Actions, GiveUpError, move, still
 from skills.motion.paths import drive_to
 from skills.motion.postures import rest_posture
-from skills.motion.reach import free_space
-from skills.motion.view import RobotView, handle_index, look
+from skills.motion.view import RobotView, look
 from skills.programs.handles import Lead, plan_lead
 from skills.programs.program import ScriptedSkill
+from skills.tasks.outlines import free_space, handle_index
 from skills.tasks.tolerances import AT_REST, SURELY_CLOSED, SURELY_OPEN
 from tpsrl.geometry.rotations import unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR

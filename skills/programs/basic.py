@@ -8,12 +8,13 @@ import numpy as np
 
 from skills.motion.moves import Actions, GiveUpError, move, still
 from skills.motion.paths import drive_to
-from skills.motion.reach import free_space, plan_reach
+from skills.motion.reach import plan_reach
 from skills.motion.view import look
 from skills.programs.handles import plan_handle
 from skills.programs.program import ScriptedSkill
 from skills.programs.targets import episode_target, pick_target, place_goal, place_target
 from skills.tasks.goals import front_point
+from skills.tasks.outlines import free_space
 from skills.tasks.tolerances import ARRIVED
 from tpsrl.geometry.rotations import wrap
 from tpsrl.robot.fetch import RESET_ARM_TARGET

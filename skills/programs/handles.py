@@ -9,8 +9,9 @@ import numpy as np
 
 from skills.motion.moves import GiveUpError
 from skills.motion.postures import arm_steps, rest_posture
-from skills.motion.reach import drive_steps, free_space
-from skills.motion.view import RobotView, handle_offset, what_if
+from skills.motion.reach import drive_steps
+from skills.motion.view import RobotView, what_if
+from skills.tasks.outlines import free_space, handle_offset
 from skills.tasks.places import link_pose
 from skills.tasks.tolerances import TO_BE_OPENED
 from tpsrl.geometry.rotations import turn, unit, wrap

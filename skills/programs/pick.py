@@ -7,10 +7,11 @@ import numpy as np
 from skills.motion.moves import Actions, GiveUpError, move, still
 from skills.motion.paths import drive_to
 from skills.motion.postures import rest_posture
-from skills.motion.reach import Reach, free_space, plan_reach
+from skills.motion.reach import Reach, plan_reach
 from skills.motion.view import RobotView, look
 from skills.programs.program import ScriptedSkill
 from skills.programs.targets import enclosed, episode_target, pick_target
+from skills.tasks.outlines import free_space
 from skills.tasks.tolerances import AT_REST
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics

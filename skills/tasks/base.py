@@ -14,6 +14,7 @@ from skills.interface import SkillCall
 from skills.tasks.around import with_surroundings
 from skills.tasks.course import Course, fan_of
 from skills.tasks.goals import object_goal
+from skills.tasks.outlines import open_parts
 from skills.tasks.sensors import WAY
 from skills.tasks.starts import Spawn, Start
 from skills.tasks.state import CAUSE, GoalRow, Outcome, View
@@ -199,7 +200,8 @@ class Task(ABC, Generic[P]):
 
     def course(self, sim: Simulator, env_id: int, goal: GoalRow) -> Course:
         """Return the way to where the robot can reach what a use of the skill is about."""
-        return Course(sim.scene(env_id), self.about(goal), goal.fan)
+        parts = () if goal.fan is None else open_parts(sim, env_id)
+        return Course(sim.scene(env_id), self.about(goal), goal.fan, parts)
 
     def about(self, goal: GoalRow) -> np.ndarray:
         """Return the (3,) point that a use of the skill is about."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -37,6 +38,7 @@ class Course:
         goal: (2,), need not be free, m.
         fan: (``FAN``,) as :func:`fan_of` returns it: the way then ends where a robot can stand
             and reach the goal, and not behind the wall or at the back of the fridge.
+        parts: (4, 2) outlines of drawers and doors that stand open, which it leads around.
     """
 
     _maps: ClassVar[WeakKeyDictionary[Navigation, SpeedMap]] = WeakKeyDictionary()
@@ -44,23 +46,35 @@ class Course:
         WeakKeyDictionary()
     )
 
-    def __init__(self, scene: SceneInfo, goal: np.ndarray, fan: np.ndarray | None = None) -> None:
-        speed_map = self._maps.get(scene.navigation)
-        if speed_map is None:
-            speed_map = self._maps[scene.navigation] = _speed_map(scene)
+    def __init__(
+        self,
+        scene: SceneInfo,
+        goal: np.ndarray,
+        fan: np.ndarray | None = None,
+        parts: Sequence[np.ndarray] = (),
+    ) -> None:
         self.goal = np.asarray(goal, dtype=np.float64)[:2]
         if fan is not None:
             known = self._known.setdefault(scene.navigation, {})
-            key = self.goal.tobytes() + fan.tobytes()
+            key = b"".join(array.tobytes() for array in (self.goal, fan, *parts))
             if key not in known:
                 if len(known) >= _MOST:
                     known.clear()
-                known[key] = _before(speed_map, self.goal, fan)
+                known[key] = _before(self._speeds(scene, parts), self.goal, fan)
             self._low, self._step, self._table = known[key]
             return
+        speed_map = self._speeds(scene, ())
         least = float(np.linalg.norm(scene.navigation.snap(self.goal) - self.goal))
         length = speed_map.travel_time(self.goal, max(_NEAR, least + _BEYOND))
         self._low, self._step, self._table = speed_map.low, RESOLUTION, _table(length)
+
+    def _speeds(self, scene: SceneInfo, parts: Sequence[np.ndarray]) -> SpeedMap:
+        if parts:
+            return _speed_map(scene, scene.navigation.with_obstacles(parts))
+        known = self._maps.get(scene.navigation)
+        if known is None:
+            known = self._maps[scene.navigation] = _speed_map(scene, scene.navigation)
+        return known
 
     def look(self, place: np.ndarray) -> np.ndarray:
         """Return, from a (2,) place, the distance still to go, m, and the (2,) way to go."""
@@ -118,7 +132,7 @@ def _table(length: np.ndarray) -> np.ndarray:
     return np.stack([length, -slope[0], -slope[1]], axis=-1)
 
 
-def _speed_map(scene: SceneInfo) -> SpeedMap:
+def _speed_map(scene: SceneInfo, navigation: Navigation) -> SpeedMap:
     places = np.array(list(scene.furniture_pose.values())).reshape(-1, 3)[:, :2]
     low, high = places.min(axis=0) - _BORDER, places.max(axis=0) + _BORDER
-    return SpeedMap(scene.navigation, low, high, _PACE)
+    return SpeedMap(navigation, low, high, _PACE)

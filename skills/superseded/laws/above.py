@@ -15,10 +15,10 @@ import numpy as np
 from skills.interface import SkillCall, SkillName
 from skills.motion.moves import GiveUpError
 from skills.motion.postures import arm_steps
-from skills.motion.reach import free_space
 from skills.motion.view import RobotView
 from skills.superseded.laws.reach_law import ReachLaw
 from skills.superseded.laws.steering import field_around, pursue, soft_turn
+from skills.tasks.outlines import free_space
 from skills.tasks.places import kind_of, support_height
 from tpsrl.geometry.rotations import to_base
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_LINEAR

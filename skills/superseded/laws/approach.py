@@ -12,10 +12,10 @@ import numpy as np
 
 from skills.interface import SkillCall, SkillStatus
 from skills.motion.moves import Actions, still
-from skills.motion.reach import free_space
 from skills.motion.view import RobotView, look
 from skills.programs.basic import Navigate
 from skills.superseded.laws.steering import field_around, pursue, soft_turn
+from skills.tasks.outlines import free_space
 from tpsrl.geometry.rotations import wrap
 from tpsrl.robot.fetch import BASE_DELTA_LINEAR
 from tpsrl.sim.door import ACTION_BASE, Simulator

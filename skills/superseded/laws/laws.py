@@ -14,7 +14,8 @@ import numpy as np
 from skills.interface import Skill, SkillCall, SkillName, SkillStatus
 from skills.motion.moves import GiveUpError, arm_action, drive_action
 from skills.motion.postures import rest_posture
-from skills.motion.view import RobotView, handle_index, look
+from skills.motion.view import RobotView, look
+from skills.tasks.outlines import handle_index
 from skills.tasks.places import link_pose
 from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA, BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR

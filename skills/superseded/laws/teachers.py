@@ -19,7 +19,7 @@ from skills.interface import Skill, SkillName
 from skills.motion.moves import Actions, GiveUpError, arm_action, still
 from skills.motion.paths import drive_to
 from skills.motion.postures import PAN
-from skills.motion.reach import Reach, TipTarget, free_space, plan_reach
+from skills.motion.reach import Reach, TipTarget, plan_reach
 from skills.motion.view import RobotView, look
 from skills.programs.pick import Pick
 from skills.programs.place import Place
@@ -39,6 +39,7 @@ from skills.superseded.laws.course import (
 from skills.superseded.laws.endings import home, release
 from skills.superseded.laws.laws import LAWS
 from skills.superseded.laws.standing import STANDING
+from skills.tasks.outlines import free_space
 from skills.tasks.tolerances import AT_REST as REST_REACHED
 from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR

@@ -57,11 +57,21 @@ def test_a_point_behind_a_wall_is_reached_from_where_it_is_seen():
     assert Course(scene(WALL), point, fan).look(np.array([1.3, 0.0]))[0] == 0.0
 
 
+def test_a_door_that_stands_open_is_led_around():
+    fan = np.full(FAN, np.inf)
+    goal, start = np.array([1.0, 0.0]), np.array([-1.5, 0.3])
+    straight = Course(scene(), goal, fan).look(start)
+    around = Course(scene(), goal, fan, [WALL]).look(start)
+    assert straight[0] == pytest.approx(1.6, abs=0.15)  # 0.9 m before the goal
+    assert around[0] > straight[0] + 0.5
+    assert around[2] > 0.3 > abs(straight[2])  # to the left of it
+
+
 def test_the_way_to_an_object_is_paid_until_it_is_held():
     options = {"needs_geodesic": "course", "way_reward": 2.0, "near": 0.0, "slack_reward": 0.0}
     settings = {"episodes": shipped("rearrange_easy"), "sensors": ("joint", "way")}
     env = SkillEnv("pick", depth=None, options=options, **settings)
-    before = env.reset(seed=3)[0]["way"][0]
+    before = env.reset(seed=1)[0]["way"][0]
     action = np.zeros(10)
     action[[7, 8]] = -1.0, 1.0
     observation, reward, *_, info = env.step(action)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -104,6 +105,21 @@ def test_grip_and_stop_begin_as_the_book_says():
     assert config.net.binary_initial == [0.5, 0.02]
     _, config = training.parse(["skill=place", "config=teacher"])
     assert (config.net.binary_actions, config.net.binary_initial) == ([7], [0.998])
+
+
+def test_a_student_reads_the_contract_and_its_critic_the_state():
+    _, config = training.parse(["skill=open_fridge", "config=student"])
+    contract, state = BOOK["open_fridge"].task.sensors, BOOK["open_fridge"].state
+    assert tuple(config.net.actor_obs) == contract and "head_depth" in contract
+    assert tuple(config.net.critic_obs) == state
+    assert Path(config.distill.teacher) == training.TEACHERS / "open_fridge.safetensors"
+    for words, sentence in (
+        (["skill=open_fridge", "teacher=/nowhere"], "no such file or folder"),
+        (["env=CartPole-v1", "teacher=shipped"], "teacher= is of skills"),
+        (["skill=open_fridge", "teacher=shipped", "distill.teacher=a"], "give one of them"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            training.parse(words)
 
 
 def test_skills_in_a_row_are_named_once():
