@@ -35,39 +35,64 @@ def wanted(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in chained() if name in chosen)
 
 
+_Job = tuple[Path, list[str]]
+"""The run's folder and its words."""
+
+
 def run(skills: Sequence[str], words: Sequence[str]) -> TrainResult | None:
-    """Train skills into ``OUT/SKILL``; the same words again go on where a run was broken off.
+    """Train skills one after the other; the same words again go on where a run was broken off.
+
+    With ``config=`` into ``OUT/SKILL``. Without, every skill's teacher into ``OUT/teachers/SKILL``
+    first (unless ``teacher=`` names others'), and then the student that learns from it.
 
     Args:
         skills: which.
         words: of the command line; ``out=`` is the folder of all runs.
 
     Returns:
-        The last result: of the last skill, or of the one that a signal stopped.
+        The last result: of the last run, or of the one that a signal stopped.
 
     Raises:
         UserError: bad input, or the trainer cannot go on.
     """
-    outs = [word.removeprefix("out=") for word in words if word.startswith("out=")]
-    folder = Path(outs[-1] if outs else "runs/skills")
-    rest = [word for word in words if not word.startswith(("out=", WORD))]
-    for skill in skills:  # a mistake is said before hours have passed
-        keys, _ = training.parse([f"skill={skill}", *rest, f"out={folder / skill}"])
+    jobs = _jobs(skills, words)
+    for _, said in jobs:  # a mistake is said before hours have passed
+        keys, _ = training.parse(said, ahead=True)
         if keys.launch.engine != "local":
             raise UserError(
                 f"skills= trains one skill after the other here; launch={keys.launch.engine} takes"
                 " one with skill=, or several as jobs with 'tpsrl sweep'."
             )
     result: TrainResult | None = None
-    for number, skill in enumerate(skills, 1):
-        note = folder / skill / "done.json"
+    for number, (folder, said) in enumerate(jobs, 1):
+        note = folder / "done.json"
+        name = f"{folder} ({number} of {len(jobs)})"
         if note.exists():
             steps = read_json(note, MIB, "delete it to go on")["steps"]
-            print(f"{skill} ({number} of {len(skills)}): done before, {steps:,} steps")
+            print(f"{name}: done before, {steps:,} steps")
             continue
-        print(f"{skill} ({number} of {len(skills)}): begins")
-        result = training.run([f"skill={skill}", *rest, f"out={folder / skill}"])
+        print(f"{name}: begins")
+        result = training.run(said)
         if result is not None and result.signal:
             return result
         write_json(note, {"steps": result.steps if result is not None else 0})
     return result
+
+
+def _jobs(skills: Sequence[str], words: Sequence[str]) -> list[_Job]:
+    outs = [word.removeprefix("out=") for word in words if word.startswith("out=")]
+    folder = Path(outs[-1] if outs else "runs/skills")
+    rest = [word for word in words if not word.startswith(("out=", WORD))]
+
+    def job(skill: str, place: Path, *own: str) -> _Job:
+        return place, [f"skill={skill}", *own, *rest, f"out={place}"]
+
+    if any(word.startswith("config=") for word in words):
+        return [job(skill, folder / skill) for skill in skills]
+    if any(word.startswith("teacher=") for word in words):
+        return [job(skill, folder / skill, "config=student") for skill in skills]
+    teachers = {skill: folder / "teachers" / skill for skill in skills}
+    return [
+        *(job(skill, teachers[skill], "config=teacher") for skill in skills),
+        *(job(s, folder / s, "config=student", f"teacher={teachers[s]}") for s in skills),
+    ]

@@ -70,8 +70,12 @@ class TrainKeys(TrainConfig, SkillTraining):
         return TrainConfig(**{key.name: getattr(self, key.name) for key in fields(TrainConfig)})
 
 
-def parse(words: Sequence[str]) -> tuple[TrainKeys, TrainConfig]:
+def parse(words: Sequence[str], ahead: bool = False) -> tuple[TrainKeys, TrainConfig]:
     """Read ``config=`` (files or shipped names; with ``skill=`` laptop by default) and the words.
+
+    Args:
+        words: of the command line.
+        ahead: a teacher need not be there yet.
 
     Raises:
         UserError: unknown key, file or skill, or a value that cannot be used.
@@ -84,7 +88,7 @@ def parse(words: Sequence[str]) -> tuple[TrainKeys, TrainConfig]:
     else:
         keys = load(TrainKeys, words, folders=_folders("train"))
     if keys.skill and not named:
-        return parse([f"skill={keys.skill}", *words])
+        return parse([f"skill={keys.skill}", *words], ahead)
     if keys.pretrain == "scripted" and not (keys.skill and row_of(keys.skill).program):
         raise UserError(f"'{keys.skill}' has no scripted skill to imitate; use pretrain=none.")
     config = keys.trainer()
@@ -93,7 +97,7 @@ def parse(words: Sequence[str]) -> tuple[TrainKeys, TrainConfig]:
     if keys.skill:
         _name_senses(config, keys.skill)
     if keys.teacher:
-        _follow(config, keys.teacher, keys.skill)
+        _follow(config, keys.teacher, keys.skill, ahead)
     if keys.skill and config.env_args.get("sim", "mujoco") != "mujoco":
         config.collect.worlds = config.collect.worlds or 1  # these engines have one world each
     validate(config)
@@ -130,14 +134,15 @@ def _name_senses(config: TrainConfig, skill: str) -> None:
         setattr(config.net, key, list(dict.fromkeys(named)))
 
 
-def _follow(config: TrainConfig, teacher: str, skill: str | None) -> None:
+def _follow(config: TrainConfig, teacher: str, skill: str | None, ahead: bool) -> None:
     """Learn from the labels of a skill's teacher."""
     if skill is None:
         raise UserError("teacher= is of skills; name one with skill=, or give distill.teacher=.")
     if config.distill.teacher:
         raise UserError("teacher= and distill.teacher= say the same; give one of them.")
     folder = TEACHERS if teacher == "shipped" else Path(teacher)
-    config.distill.teacher = str(find_policy(folder, skill).path)
+    there = folder.exists() or not ahead
+    config.distill.teacher = str(find_policy(folder, skill).path if there else folder)
 
 
 def _defaults(skill: str) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import yaml
 
 from skills import series, training
 from skills.book import BOOK, chained
@@ -17,9 +18,11 @@ from skills.learned.skill import LearnedSkill
 from skills.tasks.around import HIGH, LOW, half_size
 from skills.tasks.sensors import observe
 from skills.tasks.state import NEIGHBOURS
+from tests.skills.envs.test_environments import shipped
 from tests.skills.nets import STATE
 from tpsrl.errors import UserError
 from tpsrl.geometry.rotations import to_base
+from ver_trainer.errors import ConfigError
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +135,18 @@ def test_skills_in_a_row_are_named_once():
     ):
         with pytest.raises(UserError, match=sentence):
             series.wanted(words)
+
+
+def test_without_a_config_teachers_are_trained_first_and_then_their_students(tmp_path, capsys):
+    small = ["total_steps=32", "collect.num_envs=2", "collect.worlds=1", "collect.steps=16"]
+    more = ["env_args.depth=36", f"env_args.episodes={shipped('in_fridge')}", "ppo.mini_batches=1"]
+    words = ["skills=open_fridge", *small, *more, "log.tensorboard=false", f"out={tmp_path}"]
+    series.run(series.wanted(words), words)
+    student = yaml.safe_load((tmp_path / "open_fridge" / "config.yaml").read_text())
+    assert student["distill"]["teacher"].startswith(str(tmp_path / "teachers" / "open_fridge"))
+    assert student["net"]["core"] == "lstm"
+    capsys.readouterr()
+    series.run(series.wanted(words), words)
+    assert capsys.readouterr().out.count("done before, 32 steps") == 2
+    with pytest.raises(ConfigError, match="unknown key"):
+        series.run(("pick",), [*words, "net.mpl=[3]"])
