@@ -30,6 +30,11 @@ DEPTH = {"head_depth": ArraySpec((64, 64, 1), "float32")}
             NetConfig(encoder="cnn", image_features=32, fusion=[16, 8], normalize_obs=True),
         ),
         (DEPTH, NetConfig(encoder="cnn", image_features=32, core="none")),
+        (
+            DEPTH | VECTOR,
+            NetConfig(encoder="resnet18", image_features=32, core="lstm", core_size=16),
+        ),
+        ({"head_depth": ArraySpec((128, 128, 1), "float32")}, NetConfig(encoder="resnet18")),
     ],
 )
 def test_numpy_policy_computes_what_torch_computes(tmp_path, observations, net):
