@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace, device, to_device
 
 from skills.envs.distances import distance_source
 from skills.envs.plain import plain, whole
@@ -30,6 +30,8 @@ _PLACE_TRIES = 300
 """Starts drawn until one is about a wanted kind of place."""
 _KIND_TRIES = 40
 """The same where kinds have shares; then any of them will do."""
+_MASTERY = 200
+"""Episodes over which it is averaged how many succeed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +101,7 @@ class SkillWorlds:
         self._distances = distance_source(task, sim.num_envs)
         self.progress: Progress | None = None
         self.view: View | None = None
+        self._mastery = 0.0
 
     def start(self, env_ids: Sequence[int], seeds: Sequence[int]) -> None:
         """Begin episodes in some worlds, each decided by its seed alone.
@@ -117,6 +120,7 @@ class SkillWorlds:
         self._look(self._still(like, mask))
         assert self.view is not None
         begun = self.task.begin(self.view)
+        begun = dataclasses.replace(begun, mastery=begun.mastery + self._mastery)
         self.progress = begun if self.progress is None else merge_rows(self.progress, begun, mask)
 
     def step(self, actions: Array) -> Outcome:
@@ -129,6 +133,7 @@ class SkillWorlds:
         after = self.sim.state().base_pose
         self._look(None if before is None else motion_between(before, after), fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
+        self._mastery = follow(self._mastery, outcome)
         return outcome
 
     def observe(self) -> dict[str, Array]:
@@ -164,6 +169,7 @@ class SkillWorlds:
             "goals": plain(self._rows),
             "progress": plain(copy.deepcopy(self.progress)),
             "motion": self.view.motion,
+            "mastery": self._mastery,
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -182,6 +188,7 @@ class SkillWorlds:
             self.sim.restore(snapshot, env_id)
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
+        self._mastery = float(state["mastery"])
         self._look(state["motion"])
         assert self.view is not None
         progress = type(self.task.begin(self.view))
@@ -271,6 +278,16 @@ class SkillWorlds:
         apply_start(self.sim, env_id, start, seed)
         origin = Origin(start.episode.episode_id, start.episode.layout, seed, start.call)
         return origin, self.task.goal_for(self.sim, env_id, start.call)
+
+
+def follow(share: float, outcome: Outcome) -> float:
+    """Return the share of the last episodes that succeeded, after a step."""
+    ended = np.asarray(to_device(outcome.terminated | outcome.truncated, "cpu"))
+    count = int(ended.sum())
+    if not count:
+        return share
+    won = float(np.asarray(to_device(outcome.success, "cpu"))[ended].mean())
+    return won + (share - won) * (1.0 - 1.0 / _MASTERY) ** count
 
 
 def _elsewhere(skill: str, kind: str) -> str:

@@ -227,6 +227,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
                 "marker_distance": view.marker_distance,
                 "rest_distance": view.rest_distance,
             },
+            failed,
         )
 
     def _error(self, view: View) -> Array:

@@ -78,10 +78,12 @@ class Progress:
     Attributes:
         steps: (n,) int64, steps of the task.
         force_sum: (n,) float64, accumulated force at the last step, N.
+        mastery: (n,) float64, share of the episodes before this one that succeeded.
     """
 
     steps: Array
     force_sum: Array
+    mastery: Array
 
 
 P = TypeVar("P", bound=Progress)
@@ -97,6 +99,7 @@ class Advance:
         success: (n,) bool.
         ends: cause -> (n,) bool; the first that applies is reported.
         metrics: name -> (n,).
+        mistakes: (n,) bool, those that end nothing.
     """
 
     memory: dict[str, Array]
@@ -104,6 +107,7 @@ class Advance:
     success: Array
     ends: dict[str, Array] = field(default_factory=dict)
     metrics: dict[str, Array] = field(default_factory=dict)
+    mistakes: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,9 @@ class Task(ABC, Generic[P]):
         max_force_sum, max_force: limits that end the episode, N; ``None`` for no limit.
         force_end_penalty: reward lost then.
         violation_penalty: reward lost when the hold is violated.
+        mistake_penalty: lost at an end that is neither success nor time and at a stop in vain,
+            times the share of the last episodes that succeeded: for training from scratch. Who
+            cannot do anything yet must dare to touch, release and stop; who can, not to gamble.
         needs_geodesic: what ``View.geodesic`` measures the distance to: ``""``, ``"goal"`` or
             ``"start"``; ``"course"``: along a way that keeps clear of furniture, to the goal of
             Navigate, else to where the robot can reach what the skill is about.
@@ -148,6 +155,7 @@ class Task(ABC, Generic[P]):
     max_force: float | None = None
     force_end_penalty: float = 0.0
     violation_penalty: float = 0.0
+    mistake_penalty: float = 0.0
     needs_geodesic: str = ""
     frozen_start: bool = False
 
@@ -315,13 +323,17 @@ class Task(ABC, Generic[P]):
         if too_strong is not None:
             ends = {"force": too_strong, **ends}
             reward = reward - self.force_end_penalty * xp.astype(too_strong, reward.dtype)
+        if self.mistake_penalty:
+            cost = self.mistake_penalty * progress.mastery
+            reward = reward - xp.where(_mistaken(result, ends, self.never(view)), cost, 0.0)
         success = result.success & ~state.diverged
         reward = xp.where(state.diverged, 0.0, reward + self.success_reward * success)
         if self.end_on_success:
             ends = {"success": success, **ends}
         steps = progress.steps + 1
         outcome = self._outcome(view, reward, success, ends, steps, result.metrics)
-        new = type(progress)(steps=steps, force_sum=state.force_sum, **result.memory)
+        kept = {"steps": steps, "force_sum": state.force_sum, "mastery": progress.mastery}
+        new = type(progress)(**kept, **result.memory)
         return new, outcome
 
     def _too_strong(self, view: View) -> Array | None:
@@ -356,6 +368,7 @@ class Task(ABC, Generic[P]):
         return {
             "steps": view.xp.zeros_like(state.held_object),
             "force_sum": state.force_sum,
+            "mastery": view.xp.zeros_like(state.force_sum),
         }
 
     def nothing(self, view: View) -> Array:
@@ -365,6 +378,14 @@ class Task(ABC, Generic[P]):
     def never(self, view: View) -> Array:
         """Return (n,) False."""
         return view.state.diverged & ~view.state.diverged
+
+
+def _mistaken(result: Advance, ends: dict[str, Array], never: Array) -> Array:
+    """Return (n,) bool: this step holds a mistake, or ends the episode by one."""
+    found = never if result.mistakes is None else result.mistakes
+    for end in ends.values():
+        found = found | end
+    return found
 
 
 ARM_GRIP_BASE = ActionLayout()

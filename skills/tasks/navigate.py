@@ -122,6 +122,7 @@ class NavigateTask(Task[NavigateProgress]):
             there & stop,
             {"stop": failed} if self.failed_stop_ends else {},
             {"distance": flat, "angle": angle},
+            failed,
         )
 
     def _distance(self, view: View) -> Array:

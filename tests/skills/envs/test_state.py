@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,13 +12,15 @@ import yaml
 
 from skills import series, training
 from skills.book import BOOK, chained
+from skills.envs.batch import BatchSkillEnv
 from skills.envs.config import EnvConfig
 from skills.envs.single import SkillEnv
+from skills.envs.worlds import follow
 from skills.learned.cards import Card
 from skills.learned.skill import LearnedSkill
 from skills.tasks.around import HIGH, LOW, half_size
 from skills.tasks.sensors import observe
-from skills.tasks.state import NEIGHBOURS
+from skills.tasks.state import CAUSES, NEIGHBOURS
 from tests.skills.envs.test_environments import shipped
 from tests.skills.nets import STATE
 from tpsrl.errors import UserError
@@ -150,3 +153,38 @@ def test_without_a_config_teachers_are_trained_first_and_then_their_students(tmp
     assert capsys.readouterr().out.count("done before, 32 steps") == 2
     with pytest.raises(ConfigError, match="unknown key"):
         series.run(("pick",), [*words, "net.mpl=[3]"])
+
+
+def test_mistakes_cost_more_the_better_a_policy_is():
+    options = {"mistake_penalty": 4.0}
+    env = SkillEnv("place", depth=None, options=options, episodes=shipped("rearrange_easy"))
+    env.reset(seed=1)
+    worlds, release = env.worlds, np.zeros((1, 10))
+    begun = worlds.progress
+    release[:, 7] = -1.0
+    outcome = worlds.step(release)
+    assert CAUSES[int(outcome.cause[0])] == "wrong_release" and not begun.mastery.any()
+    never = np.zeros(1, dtype=bool)
+    for mastery in (0.25, 1.0):
+        skilled = dataclasses.replace(begun, mastery=np.full(1, mastery))
+        _, dearer = worlds.task.step(worlds.view, skilled, never)
+        assert dearer.reward == pytest.approx(outcome.reward - 4.0 * mastery)
+    env.close()
+
+
+def test_mastery_is_what_the_last_episodes_say_and_survives_a_break():
+    env = BatchSkillEnv("open_fridge", 2, depth=None, episodes=shipped("in_fridge"))
+    env.reset(seed=0)
+    won = dataclasses.replace(env.worlds.step(np.zeros((2, 11))), success=np.array([True, False]))
+    ended = dataclasses.replace(won, terminated=np.array([True, False]))
+    assert follow(0.5, won) == 0.5
+    assert 0.5 < follow(0.5, ended) < 0.51
+    share = 0.0
+    for _ in range(1000):
+        share = follow(share, dataclasses.replace(won, terminated=np.array([True, True])))
+    assert share == pytest.approx(0.5, abs=0.01)
+    assert env.worlds.get_state()["mastery"] == 0.0
+    env.worlds.set_state({**env.worlds.get_state(), "mastery": 0.7})
+    env.reset(seed=1)
+    assert env.worlds.progress.mastery.tolist() == [0.7, 0.7]
+    env.close()
