@@ -128,6 +128,9 @@ class PPOConfig:
     max_sequence: int = option(0, "steps of a sequence for the core; 0: as they come", min=0)
     vtrace_rho: float = option(1.0, "async: cut of V-trace's rho", min=0)
     vtrace_c: float = option(1.0, "async: cut of V-trace's c", min=0)
+    max_std: list[float] = option(
+        [], "most deviation of actions along the training, e.g. [1, 0.2]; empty: any", above=0
+    )
     critic_warmup: int = option(0, "updates in which only the critic learns", min=0)
     target_kl: float = option(
         0.0, "an update ends when its approximate KL divergence is above; 0: never", min=0
@@ -337,6 +340,11 @@ def validate(config: TrainConfig) -> None:
         raise ConfigError(
             "log.best_by=eval needs evaluations during training: set log.eval_interval, or use "
             "log.best_by=auto"
+        )
+    if config.ppo.max_std and (config.net.std != "parameter" or config.scheme == "decoupled"):
+        raise ConfigError(
+            f"ppo.max_std bounds a parameter, which net.std={config.net.std} with scheme="
+            f"{config.scheme} does not have here: use net.std=parameter and another scheme"
         )
     _validate_optim(config)
     check_extras(config.distill, config.cpc, config.net.core)

@@ -16,7 +16,7 @@ from tests.ver_trainer.test_learner import make_learner
 from tests.ver_trainer.test_runner import assert_same, config, stop_after, weights
 from tests.ver_trainer.test_sequences import ragged_storage
 from ver_trainer import train
-from ver_trainer.config import NetConfig, OptimConfig, PPOConfig
+from ver_trainer.config import NetConfig, OptimConfig, PPOConfig, load_config
 from ver_trainer.distributed.group import Group
 from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec
@@ -98,6 +98,24 @@ def test_target_kl_ends_an_update_early() -> None:
     assert 1 < result["gradient_steps"] < 16
     (batch,) = rollout.mini_batches(1, np.random.default_rng(0))
     assert 0.005 < bound.losses(batch).stats["approx_kl"] < 0.1
+
+
+def test_deviation_falls_under_its_bound_along_the_training() -> None:
+    policy = make_policy(BOX, NetConfig(initial_std=1.0))
+    learner = PPOLearner(
+        policy, PPOConfig(max_std=[0.8, 0.2]), OptimConfig(), Group(), np.random.default_rng(0)
+    )
+    storage = continuous_storage(policy)
+    for progress, most in ((0.0, 0.8), (0.5, 0.5), (1.0, 0.2)):
+        learner.update(storage, progress)
+        assert policy.actor.log_std.max().exp().item() == pytest.approx(most, abs=1e-5)
+    with torch.no_grad():
+        policy.actor.log_std.fill_(-3.0)
+    learner.update(storage, 0.0)
+    assert policy.actor.log_std.max().exp().item() < 0.1  # the bound does not raise it
+    values = {"ppo.max_std": [0.5], "net.std": "state", "env": "Pendulum-v1"}
+    with pytest.raises(ConfigError, match=r"ppo\.max_std bounds a parameter"):
+        load_config(**values)
 
 
 @pytest.mark.parametrize("core", ["none", "lstm"])

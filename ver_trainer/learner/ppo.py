@@ -136,6 +136,8 @@ class PPOLearner:
         rate = self._set_rate(progress, storage.size)
         shift = self._shift(behaviour)
         sums, count = self._learn(rollout, shift)
+        if self.ppo.max_std:
+            self.policy.limit_std(along(self.ppo.max_std, progress))
         update_observations(self.policy, storage, rollout.rows, self.group, self.warming_up)
         if self.rate is not None:
             rate = self.rate.value

@@ -252,6 +252,12 @@ class Policy(nn.Module):
         earlier = packing.action[packing.earlier().to(first.device)]
         return torch.cat((first, self.action_features(earlier)))
 
+    @torch.no_grad()
+    def limit_std(self, most: float) -> None:
+        """Lower the deviation of Box actions where it is above ``most``."""
+        if isinstance(self.actor, GaussianHead):
+            self.actor.log_std.clamp_(max=math.log(most))
+
     def critic_names(self) -> set[str]:
         """Names of the parameters that the actor does not use."""
         return {name for name, _ in self.named_parameters() if name.startswith("critic")}
