@@ -222,10 +222,10 @@ class SkillWorlds:
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])
         chained = bool(self.starts) and rng.random() < self.handoff_fraction
-        wanted = self._wanted(rng)
+        wanted = () if chained and len(set(self.places.values())) > 1 else self._wanted(rng)
         reason, tries = "", _PLACE_TRIES if wanted else _TRIES
         for attempt in range(tries):
-            if self.places and attempt == _KIND_TRIES:
+            if wanted and attempt == _KIND_TRIES:
                 wanted = tuple(self.places)  # these episodes may hold no place of a kind
             try:
                 if chained:
