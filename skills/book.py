@@ -167,7 +167,8 @@ def make_task(
 _REST = ("joint", "is_holding", "relative_resting_position")
 _BODY = (*_REST, "ee_pos", "contact_force", "base_scan")
 _AROUND = ("obj_now_sensor", "target_size", "neighbours", "relief", "container")
-_STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 1.0}
+_CARE: dict[str, Any] = {"mistake_penalty": 4.0}
+_STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 1.0, **_CARE}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
 _RULES: dict[str, Any] = {
     "max_force_sum": 2_000.0,
@@ -287,6 +288,7 @@ _ROWS = (
             "obj_start_gps_compass",
             "obj_start_place",
         ),
+        teaching=_CARE,
         switches={"grip": 0.5},
         plan={"pick": ask_target},
         parity={"horizon": 300, "force_penalty": 1e-4, **_LIMITS},
@@ -311,6 +313,7 @@ _ROWS = (
             "obj_goal_gps_compass",
             "obj_goal_place",
         ),
+        teaching=_CARE,
         switches={"grip": 0.998},
         plan={"place": ask_target},
         parity={

@@ -51,6 +51,7 @@ class SkillTraining:
     )
     finetune: bool = option(True, "train with VER; false ends after the imitation")
     train_episodes: int = option(500, "episodes to make where none are given, once", min=1)
+    also_wide: bool = option(False, "as many again in apartments that are drawn at random")
     chain_starts: int = option(
         0,
         "episodes of each scenario whose scripted chain is run, once: env_args.handoff_fraction of"
@@ -177,7 +178,7 @@ def run(
     if keys.skill is None:
         return train(config, on_record=on_record)
     settle_threads(config)
-    config.env_args |= _episodes(keys.skill, config.env_args, keys.train_episodes)
+    config.env_args |= _episodes(keys, config.env_args)
     config.env_args |= _starts(keys, config.env_args)
     if keys.finetune:
         _note_origin(Path(config.out), words)
@@ -198,15 +199,18 @@ def imitated(out: Path) -> bool:
     return (out / "imitation" / "policy.safetensors").exists()
 
 
-def _episodes(skill: str, env_args: Mapping[str, Any], count: int) -> dict[str, str]:
+def _episodes(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:
     """Check the episodes that were given, or return the argument that names newly made ones."""
+    assert keys.skill is not None
     given, split = env_args.get("episodes"), env_args.get("split", "train")
     if env_args.get("path") is not None:
         return {}
     options = env_args.get("options") or {}
-    scenario = str(options.get("scenario") or row_of(skill).task.scenario)
+    scenario = str(options.get("scenario") or row_of(keys.skill).task.scenario)
     if given is None and split in LEARNED_SPLITS:
-        return {"episodes": str(make_episodes(load_scenario(scenario), split, count, all_cores()))}
+        rules, splits = load_scenario(scenario), [split, "wide"] if keys.also_wide else [split]
+        made = [make_episodes(rules, s, keys.train_episodes, all_cores()) for s in splits]
+        return {"episodes": [str(file) for file in made] if len(made) > 1 else str(made[0])}
     for file in given if isinstance(given, list | tuple) else [given] if given else []:
         if not Path(str(file)).exists():
             raise UserError(

@@ -52,6 +52,13 @@ class HandoffConfig:
     episodes: int | None = field(
         default=None, metadata={"help": "how many, from the first; null for all", "min": 1}
     )
+    every: int = field(
+        default=0,
+        metadata={
+            "help": "states on the way of skills that end well, one in so many steps; 0: none",
+            "min": 0,
+        },
+    )
     seed: int = field(default=0, metadata={"help": "of the chain", "min": 0})
     sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
@@ -80,7 +87,7 @@ def run(overrides: list[str]) -> int:
         executor=config.executor,
         engine=config.sim,
         seed=config.seed,
-        config={"split": config.split, "data": data},
+        config={"split": config.split, "data": data, "every": config.every},
         weights=config.weights,
         scenes=scenes,
         habitat=habitat_options(config.habitat, config.gpu),
@@ -105,11 +112,12 @@ def _collect(
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
     with ResultFolder(config.out.with_name(config.out.name + ".parts"), spec.config) as folder:
         todo = folder.missing(jobs)
-        pool = JobPool[EpisodeJob, int](partial(_recording, spec, folder.path), config.workers)
+        record = partial(_recording, spec, folder.path, config.every)
+        pool = JobPool[EpisodeJob, int](record, config.workers)
         with Tally("chain", len(jobs), len(jobs) - len(todo)) as tally, pool:
             for job, count in pool.results(todo):
-                record = {"index": job.index, "fingerprint": job.fingerprint, "starts": count}
-                folder.append(record)
+                own = {"index": job.index, "fingerprint": job.fingerprint}
+                folder.append({**own, "starts": count})
                 tally.add(1, f"{count} starts in the last one")
         found = [r["index"] for r in folder.first(len(jobs)) if r["starts"]]
         return [start for index in found for start in read_starts(_part(folder.path, index))]
@@ -120,12 +128,14 @@ def _part(folder: Path, index: int) -> Path:
 
 
 @contextmanager
-def _recording(spec: EvaluationSpec, folder: Path) -> Iterator[Callable[[EpisodeJob], int]]:
+def _recording(
+    spec: EvaluationSpec, folder: Path, every: int
+) -> Iterator[Callable[[EpisodeJob], int]]:
     """Run the chain over episodes, in a worker process; write and count their starts."""
     with one_thread(), spec.simulator.build() as sim:
 
         def record(job: EpisodeJob) -> int:
-            recorder, agent = StartRecorder(), spec.agent.build()
+            recorder, agent = StartRecorder(every), spec.agent.build()
             agent.wrap_skills(recorder.wrap)
             sim.reset([job.episode], [job.seed])
             agent.reset(sim, 0, job.episode, job.seed)

@@ -1,8 +1,9 @@
 """Start states taken from where a chain of skills really arrived, in a small file.
 
-One ``.npz`` holds many starts: ``meta`` is JSON text (format number, and per start the episode in
-Habitat's JSON, the skill call and the names of the furniture joints), the other arrays are stacked
-over starts. Object arrays are padded with NaN to the largest number of objects.
+One ``.npz`` holds many starts: ``meta`` is JSON text (format number, the names of the furniture
+joints, the episodes in Habitat's JSON, and per start the skill call and the number of its episode),
+the other arrays are stacked over starts. Object arrays are padded with NaN to the largest number
+of objects.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tpsrl.robot import fetch
 from tpsrl.sim.door import Simulator
 from ver_trainer.reading import parse_json, read_npz
 
-FORMAT = 1
+FORMAT = 2
 _ARRAYS = ("object_pos", "object_quat", "joint_pos", "base_pose", "arm_qpos", "held_object")
 _AGAIN = "collect the start states again ('tpsrl handoff')"
 FARTHEST = 1e3
@@ -95,12 +96,17 @@ class StartRecorder:
 
     Give the chain ``recorder.wrap(make_skill)`` instead of ``make_skill``.
 
+    Args:
+        every: states on the way of a skill that ended well are noted, too, one in so many steps;
+            0 for none.
+
     Attributes:
-        starts: what was noted so far, in order; arm resets, waits and entries with a handle in the
+        starts: what was noted so far, in order; arm resets, waits and states with a handle in the
             hand are left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, every: int = 0) -> None:
+        self.every = every
         self.starts: list[HandoffStart] = []
 
     def wrap(self, make: Callable[[SkillName], Skill]) -> Callable[[SkillName], Skill]:
@@ -109,30 +115,44 @@ class StartRecorder:
 
     def note(self, sim: Simulator, env_id: int, call: SkillCall) -> None:
         """Note the present state."""
+        self.starts += self.seen(sim, env_id, call)
+
+    def seen(self, sim: Simulator, env_id: int, call: SkillCall) -> list[HandoffStart]:
+        """Return the present state, nothing where it cannot be a start."""
         if call.skill in HELPERS or int(sim.state().held_marker[env_id]) >= 0:
-            return
-        self.starts.append(capture_start(sim, env_id, call))
+            return []
+        return [capture_start(sim, env_id, call)]
 
 
 class _Recorded(Skill):
-    """A skill that tells a recorder where it starts."""
+    """A skill that tells a recorder where it starts, and what it went through if it ends well."""
 
     def __init__(self, skill: Skill, recorder: StartRecorder) -> None:
         self.name, self.privileged = skill.name, skill.privileged
         self._skill, self._recorder = skill, recorder
+        self._way: list[HandoffStart] = []
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
         """See :meth:`Skill.reset`."""
         self._recorder.note(sim, env_id, call)
         self._skill.reset(sim, env_id, call, seed)
+        self._call, self._steps, self._way = call, 0, []
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
         """See :meth:`Skill.act`."""
+        every = self._recorder.every
+        if every and self._steps and self._steps % every == 0:
+            self._way += self._recorder.seen(sim, env_id, self._call)
+        self._steps += 1
         return self._skill.act(sim, env_id)
 
     def status(self, sim: Simulator, env_id: int) -> SkillStatus:
         """See :meth:`Skill.status`."""
-        return self._skill.status(sim, env_id)
+        status = self._skill.status(sim, env_id)
+        if status.done:
+            self._recorder.starts += self._way
+            self._way = []
+        return status
 
 
 def apply_start(sim: Simulator, env_id: int, start: HandoffStart, seed: int) -> None:
@@ -182,16 +202,20 @@ def write_starts(path: str | Path, starts: Sequence[HandoffStart]) -> None:
     if any(s.joint_names != joints for s in starts):
         raise UserError(f"{path}: the starts come from different apartments; write one file each.")
     most = max(len(s.object_pos) for s in starts)
+    episodes = {id(s.episode): s.episode for s in starts}
+    number = {key: k for k, key in enumerate(episodes)}
     meta = {
         "format": FORMAT,
         "joint_names": list(joints),
-        "starts": [
+        "episodes": [
             {
-                "episode": episode_to_json(s.episode, decimals=9),
-                "call": dataclasses.asdict(s.call),
-                "objects": [item.instance for item in s.episode.objects],
+                "episode": episode_to_json(episode, decimals=9),
+                "objects": [item.instance for item in episode.objects],
             }
-            for s in starts
+            for episode in episodes.values()
+        ],
+        "starts": [
+            {"episode": number[id(s.episode)], "call": dataclasses.asdict(s.call)} for s in starts
         ],
     }
     arrays = {
@@ -215,11 +239,15 @@ def read_starts(path: str | Path) -> list[HandoffStart]:
     meta = parse_json(str(text).encode("utf-8", "replace"), f"{path}: meta", _AGAIN)
     if meta.get("format") != FORMAT:
         raise UserError(f"{path}: its format is not {FORMAT}; {_AGAIN}")
-    entries, joints = meta.get("starts"), meta.get("joint_names")
-    if not isinstance(entries, list) or not _names(joints):
-        raise UserError(f"{path}: meta has no list 'starts' or 'joint_names'; {_AGAIN}")
+    entries, joints, known = (meta.get(name) for name in ("starts", "joint_names", "episodes"))
+    if not isinstance(entries, list) or not isinstance(known, list) or not _names(joints):
+        raise UserError(f"{path}: meta has no list 'starts', 'episodes' or 'joint_names'; {_AGAIN}")
     _check_arrays(path, arrays, len(entries), len(joints))
-    return [_start(f"{path}: start {k}", e, joints, arrays, k) for k, e in enumerate(entries)]
+    episodes = [_episode(f"{path}: episode {k}", entry) for k, entry in enumerate(known)]
+    return [
+        _start(f"{path}: start {k}", entry, joints, episodes, arrays, k)
+        for k, entry in enumerate(entries)
+    ]
 
 
 def _names(value: Any) -> TypeGuard[list[str]]:
@@ -244,10 +272,8 @@ def _check_arrays(path: str | Path, arrays: dict[str, np.ndarray], count: int, j
             raise UserError(f"{path}: array '{name}' is missing or has the wrong shape; {_AGAIN}")
 
 
-def _start(
-    where: str, entry: Any, joints: list[str], arrays: dict[str, np.ndarray], k: int
-) -> HandoffStart:
-    """Return the ``k``-th start of a file.
+def _episode(where: str, entry: Any) -> tuple[Episode, list[int]]:
+    """Return an episode, and where each of its objects stands in the arrays of its starts.
 
     Raises:
         UserError: naming what cannot be.
@@ -257,11 +283,30 @@ def _start(
     episode, names = episode_from_json(entry["episode"], where), entry.get("objects")
     if not _names(names) or {item.instance for item in episode.objects} != set(names):
         raise UserError(f"{where}: field 'objects' does not name those of its episode; {_AGAIN}")
-    if len(names) > arrays["object_pos"].shape[1]:
+    # Habitat's files name objects, they do not number them: reading may change their order.
+    return episode, [names.index(item.instance) for item in episode.objects]
+
+
+def _start(
+    where: str,
+    entry: Any,
+    joints: list[str],
+    episodes: Sequence[tuple[Episode, list[int]]],
+    arrays: dict[str, np.ndarray],
+    k: int,
+) -> HandoffStart:
+    """Return the ``k``-th start of a file.
+
+    Raises:
+        UserError: naming what cannot be.
+    """
+    number = entry.get("episode") if isinstance(entry, dict) else None
+    if type(number) is not int or not 0 <= number < len(episodes):
+        raise UserError(f"{where}: field 'episode' is no number of an episode; {_AGAIN}")
+    episode, order = episodes[number]
+    if len(order) > arrays["object_pos"].shape[1]:
         raise UserError(f"{where}: array 'object_pos' lacks some of its objects; {_AGAIN}")
     call = _call(where, entry.get("call"), episode, joints)
-    # Habitat's files name objects, they do not number them: reading may change their order.
-    order = [names.index(item.instance) for item in episode.objects]
     held = int(arrays["held_object"][k])
     if not -1 <= held < len(order):
         raise UserError(f"{where}: held_object={held}, and it has {len(order)} objects; {_AGAIN}")
