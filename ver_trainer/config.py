@@ -114,6 +114,9 @@ class PPOConfig:
     mini_batches: int = option(2, "gradient steps of a pass", min=1)
     clip: float = option(0.2, "of the probability ratio", min=0)
     gamma: float = option(0.99, "discount of a step", min=0, max=1)
+    final_gamma: float = option(
+        0.0, "discount at the end of the training, evenly in log(1 - gamma); 0: gamma", min=0
+    )
     gae_lambda: float = option(0.95, "of generalised advantage estimation", min=0, max=1)
     value_coef: float = option(0.5, "weight of the value loss", min=0)
     clip_value: bool = option(False, "clip the value loss as well")
@@ -341,17 +344,26 @@ def validate(config: TrainConfig) -> None:
             "log.best_by=eval needs evaluations during training: set log.eval_interval, or use "
             "log.best_by=auto"
         )
-    if config.ppo.max_std and (config.net.std != "parameter" or config.scheme == "decoupled"):
-        raise ConfigError(
-            f"ppo.max_std bounds a parameter, which net.std={config.net.std} with scheme="
-            f"{config.scheme} does not have here: use net.std=parameter and another scheme"
-        )
+    _validate_ppo(config)
     _validate_optim(config)
     check_extras(config.distill, config.cpc, config.net.core)
     if config.net.normalize_returns and config.ppo.reward_scale != 1:
         raise ConfigError(
             f"net.normalize_returns=true finds the scale of the rewards, so ppo.reward_scale="
             f"{config.ppo.reward_scale:g} has no use: leave one of them out"
+        )
+
+
+def _validate_ppo(config: TrainConfig) -> None:
+    if config.ppo.final_gamma and not max(config.ppo.gamma, config.ppo.final_gamma) < 1:
+        raise ConfigError(
+            f"ppo.gamma={config.ppo.gamma:g} to ppo.final_gamma={config.ppo.final_gamma:g}: a"
+            " discount that changes along the training stays below 1"
+        )
+    if config.ppo.max_std and (config.net.std != "parameter" or config.scheme == "decoupled"):
+        raise ConfigError(
+            f"ppo.max_std bounds a parameter, which net.std={config.net.std} with scheme="
+            f"{config.scheme} does not have here: use net.std=parameter and another scheme"
         )
 
 

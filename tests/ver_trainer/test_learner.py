@@ -16,11 +16,11 @@ from tests.ver_trainer.test_sequences import SPEC, ragged_storage
 from ver_trainer import load_config, train
 from ver_trainer.config import NetConfig, OptimConfig, PPOConfig
 from ver_trainer.distributed.group import Group
-from ver_trainer.errors import NonFiniteError
+from ver_trainer.errors import ConfigError, NonFiniteError
 from ver_trainer.learner.entropy import EntropyCoefficient
 from ver_trainer.learner.lamb import Lamb, parameter_groups, trust_ratio
 from ver_trainer.learner.ppo import PPOLearner
-from ver_trainer.learner.schedule import learning_rate
+from ver_trainer.learner.schedule import discount, learning_rate
 from ver_trainer.memory import keep_freed_memory
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.normalization import RunningNorm
@@ -198,6 +198,21 @@ def test_schedules() -> None:
     assert learning_rate(config, 0.5, 1024) == pytest.approx(2 * 0.55)
     config = OptimConfig(lr=1.0, schedule="constant", warmup=0.2)
     assert learning_rate(config, 0.1, 1) == pytest.approx(0.75)
+
+
+def test_the_horizon_grows_by_the_same_factor_in_equal_shares() -> None:
+    assert discount(PPOConfig(gamma=0.9), 0.7) == 0.9
+    config = PPOConfig(gamma=0.9, final_gamma=0.99)
+    horizons = [1 / (1 - discount(config, share)) for share in (0.0, 0.5, 1.0)]
+    assert horizons == pytest.approx([10.0, 10.0 * 10**0.5, 100.0])
+    returns = {}
+    for progress in (0.0, 1.0):
+        learner, storage = make_learner(gamma=0.9, final_gamma=0.99)
+        learner.update(storage, progress)
+        returns[progress] = storage.returns[storage.fresh_rows()].copy()
+    assert not np.allclose(returns[0.0], returns[1.0])
+    with pytest.raises(ConfigError, match="stays below 1"):
+        load_config(**{"ppo.gamma": 1.0, "ppo.final_gamma": 0.9})
 
 
 def test_rate_of_large_batch_simulation() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ver_trainer.learner.entropy import EntropyCoefficient
 from ver_trainer.learner.extras import Extra, along
 from ver_trainer.learner.optimizer import make_optimizer
 from ver_trainer.learner.owner import GradientOwner
-from ver_trainer.learner.schedule import AdaptiveRate, learning_rate
+from ver_trainer.learner.schedule import AdaptiveRate, discount, learning_rate
 from ver_trainer.learner.statistics import update_observations, update_returns
 from ver_trainer.nets.policy import Pass, Policy
 from ver_trainer.rollout.batch import MiniBatch, Rollout
@@ -121,7 +121,8 @@ class PPOLearner:
             NonFiniteError: for a NaN or infinity in a loss or a gradient; the weights are those
                 before the faulty mini-batch.
         """
-        rollout = Rollout(storage, self.ppo, self.recurrent)
+        ppo = replace(self.ppo, gamma=discount(self.ppo, progress))
+        rollout = Rollout(storage, ppo, self.recurrent)
         if self.vtrace_correction:
             self._compute_vtrace(rollout)
         else:
@@ -146,6 +147,7 @@ class PPOLearner:
         self.updates += 1
         result = {name: float(value) / max(count, 1) for name, value in sums.items()}
         result["gradient_steps"] = float(count)
+        result["gamma"] = rollout.config.gamma
         result |= {"lr": rate, "policy_lag": float(lag.mean()), "policy_lag_max": float(lag.max())}
         result["stale_fraction"] = 1 - len(storage.fresh_rows()) / len(rollout.rows)
         result["importance_weight"] = float(rollout.weight.mean())
@@ -318,7 +320,7 @@ class PPOLearner:
     @torch.no_grad()
     def _compute_vtrace(self, rollout: Rollout) -> None:
         """Replaces returns and advantages by V-trace's under the current policy."""
-        storage, order, ppo = rollout.storage, rollout.fresh, self.ppo
+        storage, order, ppo = rollout.storage, rollout.fresh, rollout.config
         packed = pack(order.rows, order.starts, order.lengths)
         batch = rollout.gather(packed)
         out = self.policy.evaluate(batch.obs, batch.action, batch.packing)

@@ -1,10 +1,10 @@
-"""Learning rate as a function of progress, which keeps no state, or of the KL divergence."""
+"""What changes along the training: by progress alone, without state, or by the KL divergence."""
 
 from __future__ import annotations
 
 import math
 
-from ver_trainer.config import OptimConfig
+from ver_trainer.config import OptimConfig, PPOConfig
 
 
 def learning_rate(config: OptimConfig, progress: float, batch: int) -> float:
@@ -35,6 +35,18 @@ def learning_rate(config: OptimConfig, progress: float, batch: int) -> float:
     elif config.schedule == "linear":
         factor = 1 - progress
     return config.lr * scale * (config.final_lr + (1 - config.final_lr) * factor)
+
+
+def discount(config: PPOConfig, progress: float) -> float:
+    """Return the discount of a step after a share ``progress`` in [0, 1] of the training.
+
+    A short horizon is learned fast and a long one decides better (François-Lavet et al. 2015): the
+    horizon 1 / (1 - gamma) grows by the same factor in equal shares of the training.
+    """
+    if not config.final_gamma:
+        return config.gamma
+    first, last = math.log(1.0 - config.gamma), math.log(1.0 - config.final_gamma)
+    return 1.0 - math.exp(first + min(max(progress, 0.0), 1.0) * (last - first))
 
 
 class AdaptiveRate:
