@@ -23,6 +23,7 @@ from eval.view.sources import ChainSource, Entry, ReplaySource, SkillSource, Sou
 from eval.words import plain_name
 from planner import options as agent_options
 from planner.chain.catalog import AGENTS
+from planner.words.options import GOAL
 from skills.book import BOOK
 from tpsrl import options
 from tpsrl.errors import UserError
@@ -44,6 +45,7 @@ class ViewConfig:
 
     results: Path | None = option(None, "result folder of 'tpsrl eval': show what it recorded")
     scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
+    goal: str | None = field(default=None, metadata=GOAL)
     skill: str | None = option(None, "watch one skill alone", choices=list(BOOK))
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
@@ -202,6 +204,7 @@ class Desk:
             seed=config.seed,
             weights=config.weights if agent == config.agent else None,
             scenes=scenes,
+            goal=config.goal,
         )
         episodes = load_scenario_episodes(
             config.scenario, config.split, config.data, scenes=scenes, least=config.episode + 1

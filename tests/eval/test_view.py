@@ -12,7 +12,8 @@ from eval.episode import run_episode
 from eval.recording import Recording
 from eval.spec import evaluation_spec
 from eval.view.desk import Desk, ViewConfig
-from eval.view.words import plan_html, spoken
+from eval.view.words import plan_html
+from eval.words import spoken
 from tpsrl.cli import main
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
@@ -107,7 +108,7 @@ def test_a_goal_is_sent_and_planned_for(desk: Desk) -> None:
     assert len(recording.episode.targets) == 1 and len(recording.plans) == 2
     words = [spoken(action, recording.episode) for action in report.plan]
     name = thing.partition(" (")[0]
-    assert words[-1] == f"place({name}, {place} (goal))" and words[0] == f"navigate({name})"
+    assert words[-1] == f"place {name} on {place}" and words[0] == f"go to {name}"
     desk.add(thing, "sofa")
     with pytest.raises(UserError, match="one place only"):
         desk.send()
