@@ -234,7 +234,7 @@ def record_episode(
     with one_thread(), VideoWriter(out) as writer:
         sim = spec.simulator.build()
         try:
-            title = record.extra.get("goal", "")[:60] or _title(episode, index)
+            title = record.extra.get("goal") or _title(episode, index)
             camera = EpisodeCamera(episode, speed, title=title)
             agent, task = spec.agent.build(), spec.task.build(episode)
             with Tally(out.name, spec.max_steps, unit="steps") as tally:
