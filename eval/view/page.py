@@ -236,11 +236,12 @@ class Page:
         size = len(looks[-1][chosen])
         if self._sensed != (chosen, size):
             self._show_sense(chosen, size)
-        rows = [look.get(chosen) for look in looks]
-        kept = [k for k, row in enumerate(rows) if row is not None and len(row) == size]
-        table = np.array([rows[k] for k in kept], dtype=np.float64)
+        first = len(looks) - 1
+        while first > 0 and len(looks[first - 1].get(chosen, ())) == size:
+            first -= 1  # what skills before it sensed does not belong to this line
+        table = np.array([look[chosen] for look in looks[first:]], dtype=np.float64)
         columns = tuple(np.ascontiguousarray(column) for column in table.T)
-        self._senses.data = (seconds[kept], *columns)
+        self._senses.data = (seconds[first:], *columns)
 
     def _show_sense(self, name: str, size: int) -> None:
         """Replace the plot by one with as many lines as the sense has numbers."""
@@ -259,8 +260,12 @@ class Page:
         self._desk.player.advance()
 
     def _sought(self, value: float) -> None:
-        self._desk.player.playing = False
-        self._desk.player.seek(int(value))
+        player = self._desk.player
+        if player.playing:  # the slider may have gone on since; what it has already is not sent
+            self._seek.value = 0 if value else self._seek.max
+            self._seek.value = int(value)
+        player.playing = False
+        player.seek(int(value))
 
     def _walled(self, value: str) -> None:
         self.walls = value

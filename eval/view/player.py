@@ -79,7 +79,8 @@ class Player:
 
         def begin() -> None:
             try:
-                opened.set_result(self.open(index))
+                self.open(index)
+                opened.set_result(None)
             except BaseException as error:
                 opened.set_exception(error)
 

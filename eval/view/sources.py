@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -266,22 +265,12 @@ class ReplaySource(Source):
         names = [config.get(key) for key in ("scenario", "skill", "agent", "executor")]
         self.title = f"{' '.join(str(n) for n in names if n)}, episode {index}, recorded"
         self.ending = entry.text
-        self.lacks = "senses are not recorded" if config.get("skill") else _again(config, index)
+        self.lacks = "senses are" if config.get("skill") else "reward and senses are"
+        self.lacks += " not recorded; 'Start' on the page 'Change' runs the episode again with them"
 
     def step(self) -> bool:
         """See :meth:`Source.step`: all there is is recorded."""
         return False
-
-
-def _again(config: Mapping[str, Any], index: int) -> str:
-    """Return what a recorded chain lacks, and the command that shows it."""
-    names = ("scenario", "goal", "agent", "executor", "data", "split", "seed", "weights")
-    own = {name: config.get(name) for name in names}
-    own["scenario"] = config.get("scenario_file") or own["scenario"]
-    own["path"] = config.get("scenes")
-    words = [f"{name}={shlex.quote(str(v))}" for name, v in own.items() if v]
-    command = " ".join(["tpsrl view", *words, f"episode={index}"])
-    return f"reward and senses of a chain are not recorded; it runs again with: {command}"
 
 
 def scenes_in(recording: Recording) -> dict[str, Any] | None:
