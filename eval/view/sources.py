@@ -150,12 +150,19 @@ class ChainSource(Source):
         return moved
 
     def send(self, targets: Sequence[Target]) -> None:
-        """See :meth:`Source.send`."""
-        self._sim.set_targets(targets)
-        run, options = self._run, dict(self._spec.agent.kwargs)
+        """See :meth:`Source.send`; what is in the hand and of no use for the goal is let go."""
+        sim, run, options = self._sim, self._run, dict(self._spec.agent.kwargs)
+        before = sim.capture()
+        if int(sim.state().held_object[0]) not in {target.object_index for target in targets}:
+            sim.release()
+        sim.set_targets(targets)
         agent = make_agent(**{**options, "scenario": ""}, source=goal_problem)
-        episode = self._sim.episode(0)
-        agent.reset(self._sim, 0, episode, run.record.seed)
+        episode = sim.episode(0)
+        try:
+            agent.reset(sim, 0, episode, run.record.seed)
+        except UserError:
+            sim.restore(before)
+            raise
         run.agent, run.task, run.over, run.record.failure = agent, _task_of(episode), False, None
         run.record.end, run.max_steps = "max_steps", run.steps + self._spec.max_steps
         self.recording.episode, self.ending = episode, ""

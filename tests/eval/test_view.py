@@ -131,6 +131,23 @@ def test_a_goal_is_sent_and_planned_for(desk: Desk) -> None:
     desk.clear()
 
 
+def test_a_goal_is_sent_while_a_handle_is_held() -> None:
+    words = {"scenario": "set_table", "agent": "scripted", "executor": "hab", "port": 18091}
+    desk = Desk(ViewConfig(**words, paused=True))  # type: ignore[arg-type]
+    try:
+        player = desk.player
+        player.open(0)
+        while player.source.recording.marks(player.steps).handle < 0:
+            ahead(desk, 1)
+        desk.add(desk.things[0], "chair")
+        desk.send()
+        ahead(desk, 2)
+        assert player.source.recording.marks(player.steps).handle < 0
+        assert len(player.source.recording.plans) == 2
+    finally:
+        desk.close()
+
+
 def test_one_skill_alone_and_back(desk: Desk) -> None:
     player = desk.player
     desk.start("pick", "tpsrl")
