@@ -68,7 +68,8 @@ def skill_html(report: AgentReport, episode: Episode, steps: int, held: str, for
     for run in report.skills[-4:-1]:
         colour = _GREEN if run.outcome == "success" else _RED
         cause = f": {run.cause}" if run.cause else ""
-        before = f"{spoken(run.action, episode)} {run.outcome}{cause}"
+        outcome = "cut short" if run.outcome == "running" else run.outcome
+        before = f"{spoken(run.action, episode)} {outcome}{cause}"
         text += f'<div style="color:{colour}">{escape(before)}</div>'
     return _BOX.format(text)
 
