@@ -49,7 +49,7 @@ PLAN = """
         planner.words planner.commands
 
     eval.statistics eval.trace eval.recording eval.episode eval.spec eval.table eval.words
-        eval.overlay eval.report eval
+        eval.overlay eval.camera eval.report eval
         eval.view.words eval.view.scene eval.view.goals eval.view.senses
         eval.view.sources eval.view.player eval.view.page eval.view.desk
         eval.dataset.statistics eval.dataset.words eval.dataset.frames eval.dataset.record
