@@ -38,7 +38,8 @@ PLAN = """
         tpsrl.options tpsrl.commands tpsrl.cli tpsrl.start tpsrl.__main__
 
     skills
-        skills.interface skills.tasks skills.row skills.motion skills.programs skills.book
+        skills.interface skills.tasks skills.row skills.motion skills.programs skills.rows
+        skills.book
         skills.envs skills.learned skills.superseded skills.chain_starts skills.training
         skills.series skills.sweep skills.commands
 
