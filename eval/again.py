@@ -10,6 +10,7 @@ from typing import Any
 from eval.skills import SkillEvalConfig, study_of
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.trials import SkillStudy
+from planner.words.options import PlannerConfig
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import choose_scenes
@@ -108,6 +109,8 @@ def _chain(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> 
         depth=DEPTH,
         weights=weights,
         scenes=scenes,
+        goal=config.get("goal"),
+        planner=_proposer(config),
     )
     if spec.config.get("policies") != config.get("policies"):
         raise UserError(
@@ -118,6 +121,13 @@ def _chain(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> 
         scenario, split, data, None if data else count, scenes=scenes, least=count
     )
     return Chain(spec, episodes, records)
+
+
+def _proposer(config: Mapping[str, Any]) -> PlannerConfig | None:
+    """Return who proposed goals, ``None`` if nobody did."""
+    if not config.get("llm"):
+        return None
+    return PlannerConfig(llm=config["llm"], model=config.get("llm_model", "default"))
 
 
 def _single(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> Single:

@@ -22,6 +22,8 @@ _WHITE, _GREY, _GREEN = (240, 240, 240), (150, 152, 158), (120, 220, 120)
 _RED, _YELLOW = (240, 110, 100), (255, 210, 80)
 _ROW, _LETTER = 21, 7.3
 """Height of a line of the plan, and about the width of its letters, pixels."""
+_CLOCK = 220
+"""Width of the step and its seconds at the right of a title, pixels."""
 _DEPTH_REACH = 0.5
 """Of the 0 to 1 of a depth picture: what is farther is black."""
 
@@ -144,7 +146,7 @@ class Panel:
         if self._still is None or self._still[0] != key:
             image = Image.new("RGB", self.layout.size, _BACK)
             draw = ImageDraw.Draw(image)
-            draw.text((14, 10), caption.title, font=_font(18), fill=_WHITE)
+            self._draw_title(draw, caption.title)
             for row, text in enumerate(caption.notes):
                 x, y = self.layout.plan
                 draw.text((x, y + _ROW * row), text, font=_font(14), fill=_GREY)
@@ -152,6 +154,17 @@ class Panel:
                 self._draw_plan(draw, report)
             self._still = (key, image)
         return self._still[1]
+
+    def _draw_title(self, draw: ImageDraw.ImageDraw, title: str) -> None:
+        """Write the title, smaller and in two lines where it is a long one."""
+        room = self.layout.size[0] - (_CLOCK if self.layout.below else 28)
+        if _font(18).getlength(title) <= room:
+            draw.text((14, 10), title, font=_font(18), fill=_WHITE)
+            return
+        most = 1 if self.layout.below else 2
+        lines = textwrap.wrap(title, int(room / _LETTER), max_lines=most, placeholder=" ...")
+        for row, line in enumerate(lines):
+            draw.text((14, 6 + 17 * row), line, font=_font(14), fill=_WHITE)
 
     def _draw_skill(self, draw: ImageDraw.ImageDraw, report: AgentReport) -> None:
         now, (x, y) = report.skills[-1], self.layout.skill

@@ -158,8 +158,9 @@ class Recording:
                 found._marks = [Marks(*row) for row in file["marks"].T.tolist()]
                 found._signals = [tuple(row) for row in file["signals"].T.tolist()]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            why = error.strerror if isinstance(error, OSError) else "damaged"
             raise UserError(
-                f"{path}: no states of an episode ({error}); remove the file, and run 'tpsrl eval'"
+                f"{path}: no states of an episode ({why}); remove the file, and run 'tpsrl eval'"
                 " with another out= to record it anew."
             ) from None
         return found

@@ -11,6 +11,7 @@ from typing import Any
 
 from PIL import Image
 
+from eval.camera import Follower
 from eval.overlay import running_target, target_boxes
 from eval.recording import FOLDER, Recording, states_file
 from eval.statistics import wilson
@@ -246,8 +247,11 @@ def _figures(kept: Sequence[tuple[Record, Path]]) -> list[str]:
             plan = recording.plans[marks.plan]["actions"] if marks.plan >= 0 else []
             report = AgentReport(plan, marks.cursor, recording.runs)
             running = running_target(recording.episode, report)
-            boxes = target_boxes(recording.episode, running, stage.state().object_pos[0])
-            options = {"width": _WIDTH, "height": _HEIGHT, "boxes": boxes}
+            positions = stage.state().object_pos[0]
+            boxes = target_boxes(recording.episode, running, positions)
+            about = running if running is None else recording.episode.targets[running].object_index
+            view = Follower().look(stage, None if about is None else positions[about], 0.0)
+            options = {"width": _WIDTH, "height": _HEIGHT, "boxes": boxes, "view": view}
             picture = stage.render("third_person", 0, **options)
             words = f"{record['index']}: {' '.join(_ending(record))}"
             figures.append(

@@ -18,6 +18,7 @@ from eval.recording import Keeper, Recording
 from eval.statistics import wilson
 from eval.trace import Trace
 from planner.chain.interface import AgentReport, SkillRecord
+from planner.chain.problems import GOAL_PREFIX
 from skills.book import make_skill, row_of
 from skills.envs.agents import DrivingAgent, EnvAgent, RandomAgent, SkillAgent
 from skills.envs.single import SkillEnv
@@ -206,7 +207,8 @@ class Trial:
         self.observation, self._info = env.reset(seed=seed)
         self._where = _place(env)
         agent.reset(seed)
-        self.report = AgentReport(skills=[SkillRecord(env.skill, env.skill)])
+        run = SkillRecord(env.skill, _action(env), policy=_policy(agent))
+        self.report = AgentReport(skills=[run])
         self.reward, self._total, self._peak, self.over = 0.0, 0.0, 0.0, False
         self._trace = Trace()
         self._trace.add(env.sim.state())
@@ -265,3 +267,23 @@ def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
 def _place(env: SkillEnv) -> dict[str, str]:
     """Return, for Pick and Place, in what kind of place the target lies or is wanted."""
     return {"place": env.worlds.place_kind(0)} if row_of(env.skill).placed else {}
+
+
+def _policy(agent: EnvAgent) -> str:
+    """Return what a report says of who acts."""
+    if isinstance(agent, RandomAgent):
+        return ""
+    return "learned" if isinstance(agent, PolicyAgent) else "scripted"
+
+
+def _action(env: SkillEnv) -> str:
+    """Return what the skill is about, as a plan would say it."""
+    call = env.worlds.origins[0].call
+    if call is None:
+        return env.skill
+    label = env.sim.episode(0).targets[call.target].label if call.target is not None else ""
+    if call.joint is not None:
+        label = call.joint
+    elif env.skill == "place" or call.place == "goal":
+        return f"{env.skill}({label}, {GOAL_PREFIX}{label})"
+    return f"{env.skill}({label})"

@@ -19,7 +19,6 @@ from eval.plan_view import SmallMap
 from eval.spec import EvaluationSpec
 from eval.trials import SkillStudy, Trial
 from planner.chain.interface import Agent, AgentReport
-from planner.chain.problems import GOAL_PREFIX
 from skills.envs.single import SkillEnv
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -34,7 +33,6 @@ WIDTH, HEIGHT = 1280, 720
 _END_SECONDS = 2.0
 _SHOWN_STEPS = 10
 _DEPTH = 128
-_POLICIES = {"tpsrl": "learned", "scripted": "scripted", "random": ""}
 
 
 class VideoWriter:
@@ -236,7 +234,7 @@ def record_episode(
     with one_thread(), VideoWriter(out) as writer:
         sim = spec.simulator.build()
         try:
-            title = record.extra.get("goal", "")[:60] or _title(episode, index)
+            title = record.extra.get("goal") or _title(episode, index)
             camera = EpisodeCamera(episode, speed, title=title)
             agent, task = spec.agent.build(), spec.task.build(episode)
             with Tally(out.name, spec.max_steps, unit="steps") as tally:
@@ -274,7 +272,6 @@ def record_trial(study: SkillStudy, seed: int, out: Path, speed: int = 1) -> dic
     with one_thread(), VideoWriter(out) as writer, world as env:
         trial = Trial(env, study.acting(env), seed)
         episode, run = env.sim.episode(0), trial.report.skills[0]
-        run.action, run.policy = _action(env), _POLICIES[study.agent]
         title = f"{study.skill.replace('_', ' ').capitalize()}, seed {seed}"
         camera = EpisodeCamera(episode, speed, title=title)
         total = 0.0
@@ -289,19 +286,6 @@ def record_trial(study: SkillStudy, seed: int, out: Path, speed: int = 1) -> dic
         record = trial.record()
         hold(writer, camera.last(record["success"], record["cause"]))
     return record
-
-
-def _action(env: SkillEnv) -> str:
-    """Return what the skill is about, as a plan would say it."""
-    call = env.worlds.origins[0].call
-    if call is None:
-        return env.skill
-    label = env.sim.episode(0).targets[call.target].label if call.target is not None else ""
-    if call.joint is not None:
-        label = call.joint
-    elif env.skill == "place" or call.place == "goal":
-        return f"{env.skill}({label}, {GOAL_PREFIX}{label})"
-    return f"{env.skill}({label})"
 
 
 def _title(episode: Episode, index: int) -> str:
@@ -372,6 +356,7 @@ def _frames(
 ) -> Generator[np.ndarray, None, None]:
     """Yield the frames of one run as it goes on; its record is filled at the end."""
     spec = side.spec
+    episode = spec.begin(record, episode)
     sim = spec.simulator.build()
     camera = EpisodeCamera(episode, speed, depth=False, title=side.title, layout=HALF)
     try:

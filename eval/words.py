@@ -15,6 +15,7 @@ _WORDS = {
     "nav": "go to {0}",
     "navigate": "go to {0}",
     "nav_to_receptacle": "go to {0}",
+    "nav_to_receptacle_by_name": "go to {0}",
     "pick": "pick {0}",
     "open_cab": "open {0}",
     "close_cab": "close {0}",
@@ -23,6 +24,17 @@ _WORDS = {
     "reset_arm": "fold the arm",
     "wait": "wait",
     "release": "let go",
+    # What a plan relies on, which may hold no more:
+    "holding": "{0} in the hand",
+    "not_holding": "the empty hand",
+    "robot_at": "robot at {0}",
+    "object_at": "{0} at {1}",
+    "in": "{0} in {1}",
+    "outside": "{0} outside",
+    "opened_cab": "{0} open",
+    "closed_cab": "{0} shut",
+    "opened_fridge": "{0} open",
+    "closed_fridge": "{0} shut",
 }
 _INSIDE = ("drawer", "fridge", "sink")
 

@@ -38,7 +38,8 @@ PLAN = """
         tpsrl.options tpsrl.commands tpsrl.cli tpsrl.start tpsrl.__main__
 
     skills
-        skills.interface skills.tasks skills.row skills.motion skills.programs skills.book
+        skills.interface skills.tasks skills.row skills.motion skills.programs skills.rows
+        skills.book
         skills.envs skills.learned skills.superseded skills.chain_starts skills.training
         skills.series skills.sweep skills.commands
 
@@ -49,7 +50,7 @@ PLAN = """
         planner.words planner.commands
 
     eval.statistics eval.trace eval.recording eval.episode eval.spec eval.table eval.words
-        eval.overlay eval.report eval
+        eval.overlay eval.camera eval.report eval
         eval.view.words eval.view.scene eval.view.goals eval.view.senses
         eval.view.sources eval.view.player eval.view.page eval.view.desk
         eval.dataset.statistics eval.dataset.words eval.dataset.frames eval.dataset.record

@@ -100,6 +100,7 @@ def run(overrides: list[str]) -> int:
     if any(word.startswith("skill=") for word in overrides):
         return _skill(load(SkillRecordConfig, overrides))
     config = load(RecordConfig, overrides)
+    _check_keys(config, overrides)
     if config.skill is not None:  # named by a file of config=
         return _skill(load(SkillRecordConfig, [f"skill={config.skill}", *overrides]))
     if config.failures is not None:
@@ -137,6 +138,20 @@ def run(overrides: list[str]) -> int:
         f" {record.states}"
     )
     return 0
+
+
+def _check_keys(config: RecordConfig, overrides: list[str]) -> None:
+    """Refuse what would be passed over: a result folder says itself what was run."""
+    given = {word.partition("=")[0] for word in overrides}
+    for mode, value, own in (
+        ("failures", config.failures, {"most"}),
+        ("compare", config.compare, {"episode"}),
+    ):
+        rest = sorted(given - own - {mode, "out", "speed", "config"})
+        if value is not None and rest:
+            raise UserError(
+                f"{mode}= takes from the results what to run; leave out {', '.join(rest)}"
+            )
 
 
 def _skill(config: SkillRecordConfig) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from eval.view.sources import ChainSource, Entry, ReplaySource, SkillSource, Sou
 from eval.words import plain_name
 from planner import options as agent_options
 from planner.chain.catalog import AGENTS
+from planner.words.options import GOAL
 from skills.book import BOOK
 from tpsrl import options
 from tpsrl.errors import UserError
@@ -44,6 +46,7 @@ class ViewConfig:
 
     results: Path | None = option(None, "result folder of 'tpsrl eval': show what it recorded")
     scenario: str = field(default="tidy_house", metadata=options.SCENARIO)
+    goal: str | None = field(default=None, metadata=GOAL)
     skill: str | None = option(None, "watch one skill alone", choices=list(BOOK))
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
@@ -84,8 +87,10 @@ class Desk:
             raise UserError(
                 "'tpsrl view' needs the package viser; install it with: pip install 'tpsrl[view]'"
             ) from None
-        self.config = config
         self.entries = [] if config.results is None else entries_of(config.results)
+        if config.results is not None:
+            config = _as_in(config, read_folder(config.results)[0])
+        self.config = config
         self.whats, self.agents = (WHOLE, *BOOK), (*AGENTS, "random")
         self.what, self.agent = config.skill or WHOLE, config.agent
         self._wanted: list[tuple[int, str]] = []
@@ -100,6 +105,11 @@ class Desk:
     def url(self) -> str:
         """Where the page is."""
         return f"http://{self.config.host}:{self._server.get_port()}"
+
+    @property
+    def clients(self) -> dict[int, Any]:
+        """The browsers that show it."""
+        return dict(self._server.get_clients())
 
     def start_showing(self) -> None:
         """Begin; returns at once."""
@@ -131,8 +141,7 @@ class Desk:
 
     def start(self, what: str, agent: str) -> None:
         """Let another agent act, in a whole task or one skill."""
-        index = 0 if self._replaying else self.player.source.index
-        self.player.change(self._live(what, agent), index)
+        self.player.change(self._live(what, agent), self.player.source.index)
         self.player.playing = True
 
     def replay(self, index: int) -> None:
@@ -202,6 +211,7 @@ class Desk:
             seed=config.seed,
             weights=config.weights if agent == config.agent else None,
             scenes=scenes,
+            goal=config.goal,
         )
         episodes = load_scenario_episodes(
             config.scenario, config.split, config.data, scenes=scenes, least=config.episode + 1
@@ -221,6 +231,18 @@ class Desk:
     def _scenes(self) -> Scenes | None:
         config = self.config
         return choose_scenes(config.path, config.data, config.scenario, config.split, None)
+
+
+def _as_in(config: ViewConfig, ran: Mapping[str, Any]) -> ViewConfig:
+    """Return the keys with which what a result folder has is run again."""
+    ran = {**ran, "scenario": ran.get("scenario_file") or ran.get("scenario")}
+    ran["path"] = ran.get("scenes") or ran.get("path")
+    names = ["scenario", "goal", "skill", "split", "data", "path", "weights", "executor", "seed"]
+    if ran.get("agent") in (*AGENTS, "random"):  # people's own agents are not known here
+        names.append("agent")
+    own: dict[str, Any] = {name: ran[name] for name in names if ran.get(name) is not None}
+    own |= {name: Path(own[name]) for name in ("data", "path", "weights") if name in own}
+    return dataclasses.replace(config, **own)
 
 
 def entries_of(folder: Path) -> list[Entry]:

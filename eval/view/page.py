@@ -11,7 +11,7 @@ import numpy as np
 from eval.view.player import DEPTH, Player
 from eval.view.scene import CAMERAS, WALLS
 from eval.view.sources import Entry
-from eval.view.words import plan_html, skill_html, status_html
+from eval.view.words import note_html, plan_html, skill_html, status_html
 from eval.words import plain_name
 from tpsrl.robot.fetch import CONTROL_HZ
 
@@ -114,6 +114,7 @@ class Page:
             }
             self._sense: Any = gui.add_dropdown("Sense", ("-",), initial_value="-")
             self._on(self._sense, lambda value: setattr(self, "_seen", None))
+            self._lacks = gui.add_html("")
         self._senses: Any = None
         self._sensed = ("", 0)
         with gui.add_folder("Head depth, 0 to 5 m"):
@@ -151,6 +152,7 @@ class Page:
             self._button("Send", desk.send)
             self._button("Clear", desk.clear)
         self._handle: Any = None
+        self._dragged = False
 
     def _recorded(self) -> None:
         for entry in self._desk.entries:
@@ -181,6 +183,7 @@ class Page:
     def refresh(self, player: Player) -> None:
         """Show words and plots of the present, if it is time."""
         now, recording = time.monotonic(), player.source.recording
+        self._follow(player)
         seen = (id(recording), player.cursor, player.steps, player.source.ending, player.playing)
         if seen == self._seen or now < self._last_words + _WORDS:
             return
@@ -204,6 +207,7 @@ class Page:
         held = held or ("a handle" if marks.handle >= 0 else "")
         force = float(source.recording.signals(step, step + 1)[0, 0])
         self._skill.content = skill_html(report, episode, step - player.run_start(), held, force)
+        self._lacks.content = note_html(source.lacks)
 
     def _draw(self, player: Player) -> None:
         source, end = player.source, player.cursor + 1
@@ -232,11 +236,12 @@ class Page:
         size = len(looks[-1][chosen])
         if self._sensed != (chosen, size):
             self._show_sense(chosen, size)
-        rows = [look.get(chosen) for look in looks]
-        kept = [k for k, row in enumerate(rows) if row is not None and len(row) == size]
-        table = np.array([rows[k] for k in kept], dtype=np.float64)
+        first = len(looks) - 1
+        while first > 0 and len(looks[first - 1].get(chosen, ())) == size:
+            first -= 1  # what skills before it sensed does not belong to this line
+        table = np.array([look[chosen] for look in looks[first:]], dtype=np.float64)
         columns = tuple(np.ascontiguousarray(column) for column in table.T)
-        self._senses.data = (seconds[kept], *columns)
+        self._senses.data = (seconds[first:], *columns)
 
     def _show_sense(self, name: str, size: int) -> None:
         """Replace the plot by one with as many lines as the sense has numbers."""
@@ -255,8 +260,12 @@ class Page:
         self._desk.player.advance()
 
     def _sought(self, value: float) -> None:
-        self._desk.player.playing = False
-        self._desk.player.seek(int(value))
+        player = self._desk.player
+        if player.playing:  # the slider may have gone on since; what it has already is not sent
+            self._seek.value = 0 if value else self._seek.max
+            self._seek.value = int(value)
+        player.playing = False
+        player.seek(int(value))
 
     def _walled(self, value: str) -> None:
         self.walls = value
@@ -271,14 +280,27 @@ class Page:
         if not grabbed or self._object.value not in things:
             return
         index, player = things.index(self._object.value), self._desk.player
-        recording = player.source.recording
-        pose = recording.poses(player.steps).objects[index]
+        self._grabbed_index, self._dragged = index, False
         self._handle = self._server.scene.add_transform_controls(
-            "/grab", scale=0.35, disable_rotations=True, depth_test=False, position=pose[:3]
-        )
+            "/grab", scale=0.35, disable_rotations=True, depth_test=False,
+            position=player.source.recording.poses(player.cursor).objects[index, :3],
+        )  # fmt: skip
 
         @self._handle.on_update
-        def moved(event: Any) -> None:
-            if event.phase == "end":
+        async def moved(event: Any) -> None:  # what is no coroutine gets them in any order
+            self._dragged = self._dragged or event.phase == "update"
+            if event.phase == "end" and self._dragged:
                 position = np.array(event.target.position)
-                player.ask(lambda: self._desk.drag(index, position))
+                player.ask(lambda: self._let_go(index, position))
+
+    def _let_go(self, index: int, position: np.ndarray) -> None:
+        self._dragged = False
+        self._desk.drag(index, position)
+
+    def _follow(self, player: Player) -> None:
+        """Keep the arrows at their object while nobody pulls at them."""
+        if self._handle is None or self._dragged:
+            return
+        position = player.source.recording.poses(player.cursor).objects[self._grabbed_index, :3]
+        if not np.allclose(self._handle.position, position, atol=1e-3):
+            self._handle.position = position

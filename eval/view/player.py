@@ -7,6 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 import numpy as np
@@ -69,9 +70,23 @@ class Player:
         self._thread = threading.Thread(target=self._run, name="player", daemon=True)
 
     def start(self, index: int) -> None:
-        """Begin the episode ``index`` and play."""
-        self.ask(lambda: self.open(index))
+        """Begin the episode ``index`` and play.
+
+        Raises:
+            UserError: there is no such episode, or it cannot be shown.
+        """
+        opened: Future[None] = Future()
+
+        def begin() -> None:
+            try:
+                self.open(index)
+                opened.set_result(None)
+            except BaseException as error:
+                opened.set_exception(error)
+
+        self.ask(begin)
         self._thread.start()
+        opened.result()
 
     def close(self) -> None:
         """End the thread and free what it runs."""

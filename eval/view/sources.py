@@ -25,6 +25,9 @@ from tpsrl.sim.door import Simulator
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
 _REST = np.array([1.0, 0.0, 0.0, 0.0])
+_DEEP, _RAISE, _HIGHEST = 0.005, 0.02, 0.4
+"""How deep an object may be put into others, in what steps it is raised from there, and how far
+at most, m: physics throws what reaches deep into something across the apartment."""
 
 
 class Source(ABC):
@@ -36,6 +39,7 @@ class Source(ABC):
         title: what is shown.
         ending: how the episode ended, ``""`` while it runs.
         live: there may be more steps than are recorded.
+        lacks: what is not known of the episode, and how to see it; ``""`` if all is.
     """
 
     recording: Recording
@@ -43,7 +47,7 @@ class Source(ABC):
 
     def __init__(self) -> None:
         self.looks: list[Look] = []
-        self.title, self.ending, self.index = "", "", 0
+        self.title, self.ending, self.index, self.lacks = "", "", 0, ""
 
     @abstractmethod
     def begin(self, index: int) -> None:
@@ -67,14 +71,24 @@ class Source(ABC):
         raise UserError("this is a recording: what happened in it stays; open a live episode")
 
     def drag(self, index: int, pos: np.ndarray, quat: np.ndarray = _REST) -> None:
-        """Put an object elsewhere: (3,) position and (4,) quaternion.
+        """Put an object elsewhere, or above what is there: (3,) position and (4,) quaternion.
 
         Raises:
-            UserError: nothing runs.
+            UserError: nothing runs, or there is no room.
         """
-        if int(self.sim.state().held_object[0]) == index:
-            self.sim.release()
-        self.sim.set_object(index, pos, quat)
+        sim = self.sim
+        assert isinstance(sim, MujocoSimulator)
+        if self.ending:
+            raise UserError("the episode is over; open another one, or send a goal")
+        before = sim.capture()
+        if int(sim.state().held_object[0]) == index:
+            sim.release()
+        for up in np.arange(0.0, _HIGHEST, _RAISE):
+            sim.set_object(index, pos + [0.0, 0.0, up], quat)
+            if sim.deepest_overlap(0, index) < _DEEP:
+                return
+        sim.restore(before)
+        raise UserError("there is no room for it; it stays where it was")
 
     def send(self, targets: Sequence[Target]) -> None:
         """Give the agent another goal, from the present on.
@@ -112,6 +126,7 @@ class ChainSource(Source):
         self.index = index % len(self._episodes)
         episode, spec = self._episodes[self.index], self._spec
         record = spec.job(self.index, episode).empty_record()
+        episode = spec.begin(record, episode)
         task = spec.task.build(episode)
         self._run = EpisodeRun(self._sim, self._agent, task, record, episode, spec.max_steps)
         self.recording = Recording(episode, spec.about)
@@ -135,12 +150,19 @@ class ChainSource(Source):
         return moved
 
     def send(self, targets: Sequence[Target]) -> None:
-        """See :meth:`Source.send`."""
-        self._sim.set_targets(targets)
-        run, options = self._run, dict(self._spec.agent.kwargs)
+        """See :meth:`Source.send`; what is in the hand and of no use for the goal is let go."""
+        sim, run, options = self._sim, self._run, dict(self._spec.agent.kwargs)
+        before = sim.capture()
+        if int(sim.state().held_object[0]) not in {target.object_index for target in targets}:
+            sim.release()
+        sim.set_targets(targets)
         agent = make_agent(**{**options, "scenario": ""}, source=goal_problem)
-        episode = self._sim.episode(0)
-        agent.reset(self._sim, 0, episode, run.record.seed)
+        episode = sim.episode(0)
+        try:
+            agent.reset(sim, 0, episode, run.record.seed)
+        except UserError:
+            sim.restore(before)
+            raise
         run.agent, run.task, run.over, run.record.failure = agent, _task_of(episode), False, None
         run.record.end, run.max_steps = "max_steps", run.steps + self._spec.max_steps
         self.recording.episode, self.ending = episode, ""
@@ -250,6 +272,8 @@ class ReplaySource(Source):
         names = [config.get(key) for key in ("scenario", "skill", "agent", "executor")]
         self.title = f"{' '.join(str(n) for n in names if n)}, episode {index}, recorded"
         self.ending = entry.text
+        self.lacks = "senses are" if config.get("skill") else "reward and senses are"
+        self.lacks += " not recorded; 'Start' on the page 'Change' runs the episode again with them"
 
     def step(self) -> bool:
         """See :meth:`Source.step`: all there is is recorded."""

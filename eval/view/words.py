@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
 
-from eval.words import plain_name
+from eval.words import reason, spoken
 from planner.chain.interface import AgentReport
-from planner.chain.problems import GOAL_PREFIX
 from tpsrl.episodes.types import Episode
 
 _LINE = '<div style="padding:1px 0;color:{colour};font-weight:{weight}">{mark}&ensp;{text}</div>'
 _BOX = '<div style="font-size:0.8rem;line-height:1.35;padding:0 0.5rem">{}</div>'
 _GREEN, _GREY, _DARK, _RED, _AMBER = "#2b8a3e", "#868e96", "#212529", "#c92a2a", "#b35c00"
-
-
-def spoken(text: str, episode: Episode) -> str:
-    """Return an action, or a reason, with names of things in place of the domain's labels."""
-    for target in episode.targets:
-        thing = plain_name(episode.objects[target.object_index].type)
-        place = plain_name(target.goal_receptacle) or "its place"
-        text = text.replace(GOAL_PREFIX + target.label, f"{place} (goal)")
-        text = text.replace(target.label, thing)
-    return re.sub(r"\bnav\(", "navigate(", text)
 
 
 def status_html(title: str, step: int, last: int, hertz: int, ending: str) -> str:
@@ -54,9 +42,9 @@ def plan_html(report: AgentReport, episode: Episode) -> str:
                 colour=colour, weight=weight, mark=mark, text=escape(spoken(action, episode))
             )
         )
-    why = ""
-    if report.replans:
-        text = f"plan {report.replans + 1}, because: {spoken(report.why, episode)}"
+    why = reason(report, episode)
+    if why:
+        text = f"plan {report.replans + 1}, because: {why}"
         why = f'<div data-why style="color:{_AMBER};padding-bottom:3px">{escape(text)}</div>'
     return _BOX.format(why + ("".join(lines) or "no plan: one skill by itself"))
 
@@ -75,12 +63,17 @@ def skill_html(report: AgentReport, episode: Episode, steps: int, held: str, for
         return _BOX.format("between two skills")
     now = report.skills[-1]
     policy = f", {now.policy} policy" if now.policy else ""
-    action = escape(spoken(now.action, episode))
-    text = f"<b>{escape(now.skill)}</b>{policy}: {action}, {steps} steps<br>"
+    text = f"<b>{escape(spoken(now.action, episode))}</b>{policy}, {steps} steps<br>"
     text += f"holds {escape(held) or 'nothing'}; contact force {force:.0f} N"
     for run in report.skills[-4:-1]:
         colour = _GREEN if run.outcome == "success" else _RED
         cause = f": {run.cause}" if run.cause else ""
-        before = f"{spoken(run.action, episode)} {run.outcome}{cause}"
+        outcome = "cut short" if run.outcome == "running" else run.outcome
+        before = f"{spoken(run.action, episode)} {outcome}{cause}"
         text += f'<div style="color:{colour}">{escape(before)}</div>'
     return _BOX.format(text)
+
+
+def note_html(text: str) -> str:
+    """Return a remark, nothing for ``""``."""
+    return _BOX.format(f'<span style="color:{_GREY}">{escape(text)}</span>') if text else ""

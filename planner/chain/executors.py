@@ -113,6 +113,8 @@ class HabExecutor:
                 record.outcome = ended
                 record.cause = record.cause or "effects hold, but the skill did not end"
                 return None
+            if step.index is not None:
+                self._report.cursor = step.index + 1
         if self._position >= len(self._steps):
             self._report.cursor, self.finished = len(self._actions), True
             return None

@@ -324,7 +324,7 @@ class GoalReader:
         if not unknown:
             return
         hints = [_nearest(word, known) for word in dict.fromkeys(unknown)]
-        what = "words" if len(hints) > 1 else "the word"
+        what = "words" if len(hints) > 1 else "word"
         raise UserError(f"{self._where()}: unknown {what} {', '.join(hints)}")
 
     def _lost(self, wanted: str, examples: Sequence[str]) -> UserError:

@@ -141,7 +141,7 @@ class EnvConfig:
         wanted = (self.sensors,) if isinstance(self.sensors, str) else tuple(self.sensors or ())
         state = row_of(skill).state
         if "state" in wanted and not state:
-            raise UserError(f"sensors=state: the skill '{skill}' lists none in skills/book.py.")
+            raise UserError(f"sensors=state: the skill '{skill}' lists none in skills/rows.py.")
         contract = make_task(skill, contract=self.contract).sensors
         sets = {"state": state, "contract": contract}
         # Once each, in the order in which they were asked for.

@@ -28,7 +28,9 @@ _MOST_QUERIES = 45
 _STANDOFFS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
 _FARTHEST = 1.42
 """Largest distance from the target at which a standoff counts as having navigated to it, m."""
-_MOST_STEPS = 230.0
+_MOST_STEPS = 340.0
+"""Arm motion down, in, out and back up to rest that is still tried: 310 from the floor, where the
+object is in the hand after 160."""
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,10 @@ def test_plans_are_told_in_words() -> None:
     assert spoken("reset_arm()", tidy) == "fold the arm" and spoken("pick", tidy) == "pick"
     report = AgentReport(replans=1, why=f"pick({tidy.targets[1].label}): dropped")
     assert reason(report, tidy) == "pick potted meat can: dropped"
+    report.why = f"object_at({label}, TARGET_{label}) does not hold any more"
+    assert reason(report, tidy) == "master chef can (to sofa) at sofa does not hold any more"
+    report.why = "not_holding() does not hold any more"
+    assert reason(report, tidy) == "the empty hand does not hold any more"
     table = load_scenario_episodes("set_table", count=1)[0]
     bowl = table.targets[0].label
     assert spoken(f"open_cab(cab_push_point_5, {bowl})", table) == "open drawer"
@@ -125,7 +129,7 @@ def test_plans_are_told_in_words() -> None:
 def test_results_are_shown_again_and_side_by_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shared = ["scenario=rearrange_easy", "episodes=1", "workers=1"]
+    shared = ["scenario=rearrange_easy", "goal=open the fridge", "episodes=1", "workers=1"]
     for name, steps in (("short", 60), ("long", 90)):
         words = [*shared, f"max_steps={steps}", f"out={tmp_path / name}"]
         assert main(["eval", *words]) == 0
@@ -154,6 +158,7 @@ def test_results_are_shown_again_and_side_by_side(
         ([f"compare={tmp_path / 'short'},{tmp_path}"], "holds no evaluation"),
         ([f"failures={tmp_path / 'absent'}"], "holds no evaluation"),
         ([*both[1:], "episode=3"], "has no episode 3"),
+        ([*both[1:], "agent=tpsrl"], "leave out agent"),
         (["every=4"], "it is 'speed' now"),
     ):
         assert main(["record", *words]) == 2, words

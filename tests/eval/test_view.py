@@ -12,7 +12,8 @@ from eval.episode import run_episode
 from eval.recording import Recording
 from eval.spec import evaluation_spec
 from eval.view.desk import Desk, ViewConfig
-from eval.view.words import plan_html, spoken
+from eval.view.words import plan_html
+from eval.words import spoken
 from tpsrl.cli import main
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
@@ -93,6 +94,22 @@ def test_an_object_is_dragged_and_the_planner_copes(desk: Desk) -> None:
     assert "because" in plan_html(report, episode)
 
 
+def test_what_is_let_go_inside_something_is_raised_or_stays(desk: Desk) -> None:
+    player = desk.player
+    player.open(0)
+    ahead(desk, 2)
+    index = player.source.recording.episode.targets[0].object_index
+    start = player.source.recording.poses(player.steps).objects[index, :3].copy()
+    desk.drag(index, start - [0.0, 0.0, 0.1])
+    raised = player.source.recording.poses(player.steps).objects[index, :3]
+    assert np.linalg.norm(raised - start) < 0.03, "it stands on the counter again"
+    with pytest.raises(UserError, match="there is no room"):
+        desk.drag(index, start + [0.0, 0.5, 0.0])  # in the wall behind
+    ahead(desk, 30)
+    after = player.source.recording.poses(player.steps).objects[index, :3]
+    assert np.linalg.norm(after - start) < 0.03
+
+
 def test_a_goal_is_sent_and_planned_for(desk: Desk) -> None:
     player = desk.player
     player.open(0)
@@ -107,11 +124,28 @@ def test_a_goal_is_sent_and_planned_for(desk: Desk) -> None:
     assert len(recording.episode.targets) == 1 and len(recording.plans) == 2
     words = [spoken(action, recording.episode) for action in report.plan]
     name = thing.partition(" (")[0]
-    assert words[-1] == f"place({name}, {place} (goal))" and words[0] == f"navigate({name})"
+    assert words[-1] == f"place {name} on {place}" and words[0] == f"go to {name}"
     desk.add(thing, "sofa")
     with pytest.raises(UserError, match="one place only"):
         desk.send()
     desk.clear()
+
+
+def test_a_goal_is_sent_while_a_handle_is_held() -> None:
+    words = {"scenario": "set_table", "agent": "scripted", "executor": "hab", "port": 18091}
+    desk = Desk(ViewConfig(**words, paused=True))  # type: ignore[arg-type]
+    try:
+        player = desk.player
+        player.open(0)
+        while player.source.recording.marks(player.steps).handle < 0:
+            ahead(desk, 1)
+        desk.add(desk.things[0], "chair")
+        desk.send()
+        ahead(desk, 2)
+        assert player.source.recording.marks(player.steps).handle < 0
+        assert len(player.source.recording.plans) == 2
+    finally:
+        desk.close()
 
 
 def test_one_skill_alone_and_back(desk: Desk) -> None:
@@ -129,6 +163,25 @@ def test_one_skill_alone_and_back(desk: Desk) -> None:
     desk.start("whole task", "scripted")
     ahead(desk, 1)
     assert player.report().plan
+
+
+def test_a_recorded_episode_runs_again_live(tmp_path: Path) -> None:
+    words = ["scenario=rearrange_easy", "goal=open the fridge", "seed=3", "max_steps=40"]
+    common = ["episodes=2", "workers=1", f"out={tmp_path}"]
+    assert main(["eval", *words, *common]) == 0
+    desk = Desk(ViewConfig(results=tmp_path, port=18090, paused=True))
+    try:
+        desk.player.open(1)
+        kept = desk.player.source.recording
+        assert "not recorded" in desk.player.source.lacks
+        desk.start(desk.what, desk.agent)
+        ahead(desk, 40)
+        again = desk.player.source.recording
+        assert again is not kept and not desk.player.source.lacks
+        assert np.array_equal(again.poses(40).base, kept.poses(40).base)
+        assert again.plans == kept.plans
+    finally:
+        desk.close()
 
 
 def test_folders_without_states_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

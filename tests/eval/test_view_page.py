@@ -20,6 +20,7 @@ import pytest
 from PIL import Image
 
 from eval.runner import evaluate
+from eval.view.desk import Desk, ViewConfig
 from tests.eval.real import spec
 from tpsrl.episodes.shipped import load_shipped
 
@@ -132,3 +133,37 @@ def test_the_page_shows_a_failure_moves_seeks_and_opens_another(server: Any) -> 
     assert not faults
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 0
+
+
+def test_an_object_is_dragged_with_the_mouse() -> None:
+    desk = Desk(ViewConfig(agent="scripted", port=18280, paused=True, camera="free"))
+    player = desk.player
+
+    def where() -> np.ndarray:
+        return player.source.recording.poses(player.steps).objects[0, :3]
+
+    try:
+        desk.start_showing()
+        with sync_api.sync_playwright() as play:
+            browser = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+            page = browser.new_page(viewport={"width": 960, "height": 540})
+            page.goto(desk.url)
+            page.wait_for_selector("[data-step]", timeout=90000)
+            page.get_by_role("tab", name="Change").click()
+            page.get_by_label("Grab it").first.check(force=True)
+            start = where()
+            camera = next(iter(desk.clients.values())).camera
+            camera.position, camera.look_at = start + [0.0, -1.2, 0.9], start
+            until(page, lambda: np.allclose(camera.look_at, start, atol=1e-3))
+            page.wait_for_timeout(3000)
+            pixels = 270 / np.tan(camera.fov / 2) / 1.5  # a metre along x, 1.5 m before the eye
+            page.mouse.move(480 + 0.3 * pixels, 270)
+            page.mouse.down()
+            page.mouse.move(480 + 0.5 * pixels, 270, steps=8)
+            page.mouse.up()
+            until(page, lambda: player.steps == 1)
+            moved = where() - start
+            browser.close()
+    finally:
+        desk.close()
+    assert 0.1 < moved[0] < 0.3 and np.abs(moved[1:]).max() < 0.06

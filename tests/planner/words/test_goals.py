@@ -100,7 +100,7 @@ def test_a_drawn_goal_is_the_same_every_time_and_free():
             "bring the aple to the tabel",
             "'aple' (did you mean 'apple'?), 'tabel' (did you mea",
         ),
-        ("qqqqq", "unknown the word 'qqqqq'"),
+        ("qqqqq", "unknown word 'qqqqq'"),
         ("", "asks for nothing"),
         ("the apple", "a verb is missing before 'the apple'"),
         ("bring the apple", "does not say where 'the apple' goes"),

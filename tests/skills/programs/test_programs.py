@@ -72,6 +72,27 @@ def test_rearranges_an_object(sim):
     assert off < 0.15
 
 
+def test_picks_up_what_lies_on_the_floor(sim):
+    episode = first("tidy_house")
+    sim.reset([episode], [0])
+    index, navigation = episode.targets[0].object_index, sim.scene().navigation
+    rng = np.random.default_rng(0)
+    while navigation.clearance(spot := navigation.sample(rng)) < 0.6:
+        pass
+    sim.set_object(index, np.append(spot, 0.06), np.array([1.0, 0.0, 0.0, 0.0]))
+    sim.settle(0.5)
+    status, _, _ = carry_out(sim, SkillCall("navigate", target=0, place="start"))
+    assert status.done, status.reason
+    skill = make_skill("pick")
+    skill.reset(sim, 0, SkillCall("pick", target=0), 0)
+    for _ in range(200):  # of a plan; the way up to rest may go on in its arm reset
+        sim.step(skill.act(sim, 0)[None])
+        if skill.status(sim, 0).done:
+            break
+    view = look(sim, 0)
+    assert view.held_object == index and view.objects[index, 2] > 0.1
+
+
 def test_navigate_meets_the_benchmark_success(sim):
     episode = first("tidy_house")
     sim.reset([episode], [3])

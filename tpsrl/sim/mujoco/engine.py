@@ -297,13 +297,14 @@ class MujocoSimulator(Simulator):
         self._changed.add(env_id)
         return self._worlds[env_id].touches_at(pose, qpos)
 
-    def deepest_overlap(self, env_id: int = 0) -> float:
-        """Return how deep, in m, any object of the episode reaches into what it touches.
+    def deepest_overlap(self, env_id: int = 0, index: int | None = None) -> float:
+        """Return how deep, in m, any object of the episode, or one, reaches into what it touches.
 
         Not part of the door: the episode generator checks its work with it.
         """
         world = self._worlds[env_id]
-        return deepest_overlap(world.model, world.data, world.object_bodies)
+        bodies = world.object_bodies if index is None else world.object_bodies[index : index + 1]
+        return deepest_overlap(world.model, world.data, bodies)
 
     def place(self, poses: Poses, env_id: int = 0) -> None:
         """Put everything where it was, at rest and with nothing held: to be looked at.
