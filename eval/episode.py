@@ -44,7 +44,7 @@ class EpisodeRecord:
         distance: driven by the base, m.
         turned: by the base, rad.
         force_max: largest contact force on the robot, N.
-        force_sum: accumulated contact force (see docs/evaluation.md), N.
+        force_sum: accumulated contact force (see docs/metrics.md), N.
         hold_violations: control steps in which the held thing was too far from the suction cup.
         skills: every skill run: skill, action, steps, outcome, cause.
         failure: ``{"skill", "cause"}`` of a failed episode, else ``None``.

@@ -1,4 +1,4 @@
-"""From episode records to the numbers of a summary; docs/evaluation.md explains each."""
+"""From episode records to the numbers of a summary; docs/metrics.md explains each."""
 
 from __future__ import annotations
 

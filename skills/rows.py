@@ -27,7 +27,7 @@ _RULES: dict[str, Any] = {
     "max_force": 500.0,
     "force_end_penalty": 1.0,
 }
-"""Chosen from the forces of good runs on this engine (docs/simulator.md)."""
+"""Chosen from the forces of good runs on this engine (docs/force.md)."""
 _FORCE: dict[str, Any] = {"force_penalty": 5e-4, "max_force_penalty": 0.01, **_RULES}
 _NO_RULES: dict[str, Any] = {"max_force_sum": None, "max_force": None, "force_end_penalty": 0.0}
 _LIMITS: dict[str, Any] = {

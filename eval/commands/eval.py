@@ -28,7 +28,7 @@ HELP = """Run an agent over episodes in worker processes and measure it.
 
 Writes episodes.jsonl (one line an episode), summary.json, stages.png, report.html and the states
 of failed episodes ('tpsrl view results=DIR') into out=. The same command again only runs what is
-missing, so it can be stopped and continued at any time. docs/evaluation.md explains the numbers.
+missing, so it can be stopped and continued at any time. docs/metrics.md explains the numbers.
 
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
   tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment

@@ -1,7 +1,7 @@
 """A trained policy as a skill of the chain.
 
 What it sees is built by the functions that built it in training. It ends as in habitat-baselines
-(docs/training_skills.md, "In the chain"): pick, place, open and close by what they observe,
+(docs/policies.md, "In the chain"): pick, place, open and close by what they observe,
 navigation by its own stop action, which counts within 2 m of the goal only (VER, appendix B).
 """
 

@@ -1,4 +1,4 @@
-"""Parts of start states, drawn as habitat-lab draws them (docs/skill_environments.md)."""
+"""Parts of start states, drawn as habitat-lab draws them (docs/skill_arguments.md)."""
 
 from __future__ import annotations
 

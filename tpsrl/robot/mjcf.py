@@ -51,7 +51,7 @@ _BASE_INERTIA = (3.5, 3.5, 2.5)
 
 # Masses, inertias and joint frames are those of the public Fetch description; efforts are its
 # joint limits, the first three times as much: with its own 33.82 N m what the arm leans on folds it
-# aside, and a fridge's door is not pushed shut (docs/simulator.md). Gains were chosen for a lag of
+# aside, and a fridge's door is not pushed shut (docs/force.md). Gains were chosen for a lag of
 # about 0.04 rad at full speed.
 # fmt: off
 _ARM = (
