@@ -60,7 +60,7 @@ def _help(text: str) -> list[str]:
 
 
 def _linked(text: str) -> str:
-    return re.sub(r"\bdocs/([\w/]+\.md)", r"[\1](../\1)", text)
+    return re.sub(r"\bdocs/([\w/]+)\.md", r"[\1](../\1.md)", text)
 
 
 def _cell(text: str) -> str:
