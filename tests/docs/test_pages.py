@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
+import pytest
+
 from tests.docs.follow import ROOT, follow
+
+NAMED = re.compile(
+    r"`((?:tpsrl|skills|planner|eval|ver_trainer|configs|tests|benchmarks|scripts)/"
+    r"[a-z0-9_/]+\.(?:py|yaml|sh))`"
+)
+TO_BE_WRITTEN = ("skills/tasks/wave.py",)
+TUTORIALS = [f"tutorials/{page.name}" for page in (ROOT / "docs/tutorials").glob("*.md")]
 
 
 def test_a_scenario(tmp_path):
@@ -24,3 +34,20 @@ def test_an_object(tmp_path):
         kept = shutil.ignore_patterns("__pycache__", "*.gz")
         shutil.copytree(ROOT / package, tmp_path / package, ignore=kept)
     follow("tutorials/object.md", tmp_path, code=tmp_path)
+
+
+def test_files_that_pages_name_are_there():
+    wrong = []
+    for page in sorted((ROOT / "docs").glob("*.md")):  # notes keep what was there on their day
+        for name in NAMED.findall(page.read_text()):
+            if not (ROOT / name).exists() and name not in TO_BE_WRITTEN:
+                wrong.append(f"{page.name}: {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", ["index.md", "start.md", "concepts.md", *TUTORIALS])
+def test_a_page_is_short_and_its_prose_narrow(page):
+    text = (ROOT / "docs" / page).read_text()
+    assert len(text.split()) <= 1500
+    prose = [line for line in text.splitlines() if not line.startswith("|")]
+    assert not [line for line in prose if len(line) > 100]
