@@ -7,7 +7,7 @@ PYTHON ?= $(firstword $(foreach v,3.11 3.12 3.13,$(shell python$(v) -c 'import v
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo browser test lint typecheck wheel clean
+.PHONY: help setup demo browser test lint typecheck wheel docs clean
 
 help:
 	@echo "make setup      create .venv with everything tpsrl needs"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint       ruff: style and format"
 	@echo "make typecheck  mypy"
 	@echo "make wheel      build and check sdist and wheel, and run the wheel in an empty folder"
+	@echo "make docs       the site of docs/ in outputs/docs; a warning or a broken link is an error"
 	@echo "make clean      remove .venv, caches and outputs/"
 
 setup: $(STAMP)
@@ -51,6 +52,9 @@ typecheck: $(STAMP)
 
 wheel: $(STAMP)
 	scripts/try_release.sh $(BIN)/python
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) outputs build .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -16,9 +18,12 @@ CONFIGS = _INSTALLED if _INSTALLED.is_dir() else ROOT / "configs"
 def prefer_ours() -> None:
     """Let our packages win over a user's ``eval.py`` or ``skills/``, here and in child processes.
 
-    The user's folder stays importable, behind ours: ``env=module:Name-v0`` finds it.
+    The user's folder is importable, behind ours: ``env=module:Name-v0`` finds it.
     """
     sys.path[:] = [str(ROOT), *(entry for entry in sys.path if entry != str(ROOT))]
+    with contextlib.suppress(OSError):  # the folder may be gone
+        if not {"", here := os.getcwd()} & set(sys.path):
+            sys.path.append(here)
 
 
 def require(*names: str) -> None:

@@ -20,7 +20,6 @@ import difflib
 import enum
 import math
 import sys
-import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Any, TypeVar, cast
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ver_trainer.annotations import hints_of, is_optional, required, type_name
 from ver_trainer.errors import ConfigError, UserError, nearest
 from ver_trainer.reading import read_yaml
 
@@ -37,15 +37,6 @@ Pair = tuple[str, Any, str]
 """A dotted key, its value, and where it stands (``" in FILE"``)."""
 
 HELP_WORDS = frozenset({"-h", "--help", "help"})
-_TYPE_NAMES = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    dict: "a mapping",
-    Path: "a path",
-    Any: "anything",
-}
 _LIMITS = {"min": "at least", "above": "greater than", "max": "at most", "below": "less than"}
 
 
@@ -143,10 +134,15 @@ def help_text(about: str, *schemas: type) -> str:
 
 def describe(schema: type) -> str:
     """Return one line a key: name, default, type or allowed values, limits, and what it means."""
-    rows = [(f"{name}={_default(field)}", *_row(field, h)) for name, field, h in _leaves(schema)]
+    rows = [(f"{name}={default}", kind, text) for name, default, kind, text in table(schema)]
     width = min(max((len(head) for head, _, _ in rows), default=0), 34)
     lines = (f"  {head.ljust(width)}  {kind}" + (f": {t}" if t else "") for head, kind, t in rows)
     return "\n".join(lines) or "  (no keys)"
+
+
+def table(schema: type) -> list[tuple[str, str, str, str]]:
+    """Return of every key its dotted name, its default, what it takes, and what it means."""
+    return [(name, _default(field), *_row(field, h)) for name, field, h in _leaves(schema)]
 
 
 def keys(schema: type) -> list[str]:
@@ -209,9 +205,9 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 def _flatten(content: Mapping[str, Any], schema: type, origin: str, at: str = "") -> list[Pair]:
     pairs: list[Pair] = []
-    hints = _hints(schema)
+    hints = hints_of(schema)
     for key, value in content.items():
-        hint = _required_type(hints.get(str(key)))
+        hint = required(hints.get(str(key)))
         if isinstance(value, Mapping) and dataclasses.is_dataclass(hint):
             pairs += _flatten(value, cast(type, hint), origin, f"{at}{key}.")
         else:
@@ -230,9 +226,9 @@ def _split(word: str, schema: type) -> tuple[str, Any]:
 
 def _parse(text: str, hint: Any) -> Any:
     """Read the text of one value; text and paths stay as they were typed."""
-    if _is_optional(hint) and text.strip().lower() in {"null", "none", ""}:
+    if is_optional(hint) and text.strip().lower() in {"null", "none", ""}:
         return None
-    plain = _required_type(hint)
+    plain = required(hint)
     literal = typing.get_args(plain) if typing.get_origin(plain) is typing.Literal else (None,)
     if plain in (str, Path) or all(isinstance(value, str) for value in literal):
         return text
@@ -246,7 +242,7 @@ def _assign(config: DictConfig, schema: type, key: str, value: Any, origin: str)
     hint, metadata = _lookup(schema, key, origin)
     if "word" in metadata and not isinstance(value, Mapping):
         return _assign(config, schema, f"{key}.{metadata['word']}", value, origin)
-    plain = _required_type(hint)
+    plain = required(hint)
     shown = f"'{value}'" if isinstance(value, str) else str(value)
     choices = metadata.get("choices")
     if choices is None and typing.get_origin(plain) is typing.Literal:
@@ -260,7 +256,7 @@ def _assign(config: DictConfig, schema: type, key: str, value: Any, origin: str)
     try:
         OmegaConf.update(config, key, value, merge=isinstance(value, Mapping))
     except (OmegaConfBaseException, OverflowError) as error:
-        wanted = f"{key} takes {_type_name(hint)}"
+        wanted = f"{key} takes {type_name(hint)}"
         raise ConfigError(f"{shown} is not a value of '{key}'{origin}; {wanted}") from error
     stored = value if hint is Any else OmegaConf.select(config, key)
     _check_range(key, _plain(stored), metadata, origin)
@@ -298,7 +294,7 @@ def _lookup(schema: type, key: str, origin: str) -> tuple[Any, Mapping[str, Any]
     metadata: Mapping[str, Any] = {}
     walked: list[str] = []
     for part in key.split("."):
-        owner = _required_type(hint)
+        owner = required(hint)
         if typing.get_origin(owner) is dict or owner is dict:
             return Any, {}
         if not dataclasses.is_dataclass(owner):
@@ -306,7 +302,7 @@ def _lookup(schema: type, key: str, origin: str) -> tuple[Any, Mapping[str, Any]
         field = {field.name: field for field in dataclasses.fields(owner)}.get(part)
         if field is None:
             raise ConfigError(f"unknown key '{key}'{origin}{_instead(schema, key, walked)}")
-        hint, metadata = _hints(owner)[part], field.metadata
+        hint, metadata = hints_of(owner)[part], field.metadata
         walked.append(part)
     return hint, metadata
 
@@ -329,10 +325,10 @@ def _instead(schema: type, key: str, walked: list[str]) -> str:
 
 def _leaves(schema: type, prefix: str = "") -> list[tuple[str, dataclasses.Field[Any], Any]]:
     found: list[tuple[str, dataclasses.Field[Any], Any]] = []
-    hints = _hints(schema)
+    hints = hints_of(schema)
     for field in dataclasses.fields(cast(Any, schema)):
         hint = hints[field.name]
-        plain = _required_type(hint)
+        plain = required(hint)
         if dataclasses.is_dataclass(plain):
             section, word = f"{prefix}{field.name}", field.metadata.get("word")
             inner = _leaves(cast(type, plain), f"{section}.")
@@ -355,44 +351,11 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 def _row(field: dataclasses.Field[Any], hint: Any) -> tuple[str, str]:
     choices, limits = field.metadata.get("choices"), _limits(field.metadata)
-    kind = " | ".join(map(str, choices)) if choices else _type_name(_required_type(hint))
+    kind = " | ".join(map(str, choices)) if choices else type_name(required(hint))
     kind += " | package.module:Class" if field.metadata.get("open") else ""
     kind += f" {limits}" if limits else ""
-    kind += ", or null" if _is_optional(hint) else ""
+    kind += ", or null" if is_optional(hint) else ""
     return kind, str(field.metadata.get("help", ""))
-
-
-def _type_name(hint: Any) -> str:
-    plain = _required_type(hint)
-    origin = typing.get_origin(plain) or plain
-    if origin is typing.Literal:
-        name = " | ".join(str(value) for value in typing.get_args(plain))
-    elif isinstance(plain, type) and issubclass(plain, enum.Enum):
-        name = " | ".join(member.name for member in plain)
-    elif origin in (list, tuple):
-        arguments = [_type_name(item) for item in typing.get_args(plain) if item is not Ellipsis]
-        name = f"a list [{', '.join(arguments)}]" if arguments else "a list [...]"
-    elif dataclasses.is_dataclass(plain):
-        name = "keys of its own: " + ", ".join(field.name for field in dataclasses.fields(plain))
-    else:
-        name = _TYPE_NAMES.get(origin, getattr(plain, "__name__", str(plain)))
-    return f"{name}, or null" if _is_optional(hint) else name
-
-
-def _hints(schema: Any) -> dict[str, Any]:
-    return typing.get_type_hints(schema) if dataclasses.is_dataclass(schema) else {}
-
-
-def _is_optional(hint: Any) -> bool:
-    return type(None) in typing.get_args(hint) and typing.get_origin(hint) is not typing.Literal
-
-
-def _required_type(hint: Any) -> Any:
-    """Return ``X`` for ``X | None``, other annotations unchanged."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        others = [item for item in typing.get_args(hint) if item is not type(None)]
-        return others[0] if len(others) == 1 else hint
-    return hint
 
 
 def _first_line(error: BaseException) -> str:

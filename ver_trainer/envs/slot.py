@@ -45,22 +45,32 @@ class EnvFactory:
                 )
             return gym.make(self.target, disable_env_checker=True, **self.kwargs, **extra)
         except (gym.error.UnregisteredEnv, ModuleNotFoundError) as error:
-            raise TrainerError(
-                f"the environment '{self.target}' cannot be made ({error}): use a registered id, "
-                "or 'package.module:Name-v0' to import the package that registers it"
-            ) from error
+            raise self._cannot(error) from error
+
+    def _cannot(self, error: Exception) -> TrainerError:
+        return TrainerError(
+            f"the environment '{self.target}' cannot be made ({error}): use a registered id, "
+            "or 'package.module:Name-v0' to import the package that registers it"
+        )
 
     def single(self) -> EnvFactory:
         """The same, but of single environments (a function makes what it makes)."""
         return replace(self, worlds=0)
 
     def has_batches(self) -> bool:
-        """Whether the id has a batched environment of its own (``vector_entry_point``)."""
+        """Whether the id has a batched environment of its own (``vector_entry_point``).
+
+        Raises:
+            TrainerError: the module before the colon is not there.
+        """
         if callable(self.target):
             return False
         module, _, name = self.target.rpartition(":")
         if module:
-            importlib.import_module(module)
+            try:
+                importlib.import_module(module)
+            except ModuleNotFoundError as error:
+                raise self._cannot(error) from error
         known = gym.registry.get(name)
         return known is not None and known.vector_entry_point is not None
 
