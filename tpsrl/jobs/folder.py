@@ -110,14 +110,15 @@ class ResultFolder:
             rest = memoryview(line)
             while rest:
                 rest = rest[self._file.write(rest) :]
+            self.records[record["index"]] = record  # an interrupt may come while the disk works
             os.fsync(self._file.fileno())
         except OSError as error:
             self._file.truncate(end)
+            self.records.pop(record["index"], None)
             raise StorageError(
                 f"cannot write {self.path / EPISODES_FILE}: {error.strerror}; "
                 f"the {len(self.records)} episodes before are kept, make room and run again"
             ) from error
-        self.records[record["index"]] = record
 
     def write_summary(self, summary: Mapping[str, Any]) -> Path:
         """Write ``summary.json`` and return its path."""

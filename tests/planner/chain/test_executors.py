@@ -166,7 +166,7 @@ def test_hab_goes_on_after_an_arm_reset_that_times_out():
     sim, report, _ = run(
         tidy_house(), "hab", lambda name, *_: "hang" if name == "reset_arm" else "ok"
     )
-    assert {r.steps for r in report.skills if r.skill == "reset_arm"} == {50}
+    assert {r.steps for r in report.skills if r.skill == "reset_arm"} == {250}
     assert solved(sim)
 
 
