@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from array_api_compat import array_namespace
 from numpy.random import Generator
 
 from skills.interface import SkillCall
@@ -20,11 +18,10 @@ from tpsrl.sim.door import Simulator
 
 @dataclass(frozen=True)
 class PickProgress(Progress):
-    """Attributes: ``distance`` and ``way`` (n,) m and ``held`` (n,) bool at the last step."""
+    """Attributes: ``distance`` (n,) m and ``held`` (n,) bool at the last step."""
 
     distance: Array
     held: Array
-    way: Array
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,6 @@ class PickTask(Task[PickProgress]):
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.
         rest_threshold: farthest end effector from its resting position at success, m.
-        way_reward: per metre that the base comes nearer to where the object can be reached, until
-            it is grasped; for training from scratch with ``needs_geodesic="course"``: the straight
-            way to the object may end at a wall.
-        near: farther than this, m, the end effector is paid nothing for coming nearer to the
-            object; for training from scratch: on the way round a wall it goes away from it.
     """
 
     distance_reward: float = 2.0
@@ -50,8 +42,6 @@ class PickTask(Task[PickProgress]):
     wrong_penalty: float = 0.5
     drop_penalty: float = 0.5
     rest_threshold: float = AT_REST
-    way_reward: float = 0.0
-    near: float = math.inf
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: near the object, facing it; a shut container is opened."""
@@ -80,7 +70,6 @@ class PickTask(Task[PickProgress]):
             **self.start_fields(view),
             distance=self._distance(view),
             held=view.holds,
-            way=way_to_go(view),
         )
 
     def grip(self, view: View, command: Array) -> Array:
@@ -102,17 +91,13 @@ class PickTask(Task[PickProgress]):
             - self.wrong_penalty * wrong
             - self.drop_penalty * dropped
         )
-        way = way_to_go(view)
-        if self.way_reward:
-            free = ~(view.holds | progress.held)
-            reward = reward + self.way_reward * xp.where(free, progress.way - way, 0.0)
         success = (
             view.holds_target
             & ~view.state.hold_violation
             & (view.rest_distance < self.rest_threshold)
         )
         return Advance(
-            {"distance": distance, "held": view.holds, "way": way},
+            {"distance": distance, "held": view.holds},
             reward,
             success,
             {"wrong_object": wrong, "dropped": dropped},
@@ -120,16 +105,4 @@ class PickTask(Task[PickProgress]):
         )
 
     def _distance(self, view: View) -> Array:
-        return view.xp.where(
-            view.holds, view.rest_distance, at_most(view.object_distance, self.near)
-        )
-
-
-def way_to_go(view: View) -> Array:
-    """Return the (n,) way of the base, m; 0 where the task measures none."""
-    return view.xp.zeros_like(view.rest_distance) if view.geodesic is None else view.geodesic
-
-
-def at_most(distance: Array, limit: float) -> Array:
-    """Return distances, cut off at a limit, m."""
-    return distance if math.isinf(limit) else array_namespace(distance).clip(distance, max=limit)
+        return view.xp.where(view.holds, view.rest_distance, view.object_distance)

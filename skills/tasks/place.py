@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Task
-from skills.tasks.pick import PickProgress, at_most, way_to_go
+from skills.tasks.pick import PickProgress
 from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
 from skills.tasks.state import View
 from skills.tasks.tolerances import AT_REST, RELEASED_AT
@@ -36,9 +35,6 @@ class PlaceTask(Task[PlaceProgress]):
         goal_threshold: farthest object centre from the goal, m.
         min_distance: no distance reward while the object is nearer to its goal than this, m.
         rest_threshold: farthest end effector from its resting position at success, m.
-        way_reward: per metre that the base comes nearer to where the goal can be reached, while
-            the object is held; see :class:`~skills.tasks.pick.PickTask`.
-        near: farther than this, m, the object is paid nothing for coming nearer to its goal.
     """
 
     distance_reward: float = 2.0
@@ -47,8 +43,6 @@ class PlaceTask(Task[PlaceProgress]):
     goal_threshold: float = RELEASED_AT
     min_distance: float = RELEASED_AT
     rest_threshold: float = AT_REST
-    way_reward: float = 0.0
-    near: float = math.inf
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: near the goal, facing it; a shut container is opened."""
@@ -70,7 +64,6 @@ class PlaceTask(Task[PlaceProgress]):
             **self.start_fields(view),
             distance=self._distance(view, resting),
             held=view.holds,
-            way=way_to_go(view),
             resting=resting,
         )
 
@@ -96,13 +89,9 @@ class PlaceTask(Task[PlaceProgress]):
         reward = (
             self.distance_reward * nearer + self.place_reward * right - self.drop_penalty * wrong
         )
-        way = way_to_go(view)
-        if self.way_reward:
-            carried = view.holds & progress.held
-            reward = reward + self.way_reward * xp.where(carried, progress.way - way, 0.0)
         success = ~view.holds & at_goal & (view.rest_distance < self.rest_threshold)
         return Advance(
-            {"distance": distance, "held": view.holds, "way": way, "resting": resting},
+            {"distance": distance, "held": view.holds, "resting": resting},
             reward,
             success,
             {"wrong_release": wrong},
@@ -113,4 +102,4 @@ class PlaceTask(Task[PlaceProgress]):
         return ~view.holds & (view.goal_distance < self.goal_threshold)
 
     def _distance(self, view: View, resting: Array) -> Array:
-        return view.xp.where(resting, view.rest_distance, at_most(view.goal_distance, self.near))
+        return view.xp.where(resting, view.rest_distance, view.goal_distance)

@@ -67,19 +67,6 @@ def test_a_door_that_stands_open_is_led_around():
     assert around[2] > 0.3 > abs(straight[2])  # to the left of it
 
 
-def test_the_way_to_an_object_is_paid_until_it_is_held():
-    options = {"needs_geodesic": "course", "way_reward": 2.0, "near": 0.0, "slack_reward": 0.0}
-    settings = {"episodes": shipped("rearrange_easy"), "sensors": ("joint", "way")}
-    env = SkillEnv("pick", depth=None, options=options, **settings)
-    before = env.reset(seed=1)[0]["way"][0]
-    action = np.zeros(10)
-    action[[7, 8]] = -1.0, 1.0
-    observation, reward, *_, info = env.step(action)
-    assert not info["cause"] and before != observation["way"][0]
-    assert reward == pytest.approx(2.0 * (before - observation["way"][0]), abs=1e-5)
-    env.close()
-
-
 def test_navigate_is_rewarded_along_the_course():
     """A robot that follows the course gains what there is to go and to turn, and then succeeds."""
     options = {"needs_geodesic": "course", "turn_distance": 100.0, "slack_reward": 0.0}
