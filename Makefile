@@ -54,7 +54,7 @@ wheel: $(STAMP)
 	scripts/try_release.sh $(BIN)/python
 
 docs: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) outputs build .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -12,8 +12,9 @@ from eval.recording import MODES, RECORD, Keeper
 from eval.report import write_report
 from eval.runner import measure, report_errors
 from eval.trials import SkillStudy, TrialJob
+from planner.chain.catalog import agent_kind
 from skills.book import BOOK, row_of
-from skills.learned.cards import PolicyFiles, digests, identity
+from skills.learned.cards import SHIPPED, PolicyFiles, digests, identity
 from skills.learned.find import find_policy
 from skills.learned.inference import NumpyPolicy
 from tpsrl import options
@@ -29,6 +30,7 @@ HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment
 Writes episodes.jsonl, summary.json, report.html and the states of failed episodes into out=; the
 same command again runs what is missing."""
 
+_LEARNED = ("tpsrl", "student", "teacher")
 _FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch", "record")
 """Keys that decide no result."""
 
@@ -40,7 +42,7 @@ class SkillEvalConfig:
     skill: str = field(metadata={"help": "which skill", "choices": list(BOOK)})
     agent: str = field(
         default="tpsrl",
-        metadata={"help": "who acts", "choices": ["tpsrl", "scripted", "random"]},
+        metadata={"help": "who acts", "choices": [*_LEARNED, "scripted", "random"]},
     )
     weights: Path | None = field(
         default=None,
@@ -64,7 +66,7 @@ class SkillEvalConfig:
     )
     contract: str = option("fixed", "parity: habitat-lab's quirks", choices=("fixed", "parity"))
     sample: bool = field(
-        default=False, metadata={"help": "agent=tpsrl: draw actions; otherwise the mean acts"}
+        default=False, metadata={"help": "a policy's actions are drawn; otherwise its mean acts"}
     )
     seed: int = field(default=0, metadata={"help": "of the first episode", "min": 0})
     out: Path | None = field(
@@ -141,8 +143,9 @@ def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any
             f"weights={config.weights} would not be used by agent={config.agent}; give"
             " agent=tpsrl, or leave weights= out."
         )
-    if config.agent == "tpsrl":
-        policy = find_policy(config.weights, config.skill)
+    if config.agent in _LEARNED:
+        shipped = SHIPPED / agent_kind(config.agent).folder
+        policy = find_policy(config.weights or shipped, config.skill)
         if policy.card.actions != config.actions and row_of(config.skill).uses_arm:
             own = policy.card.actions
             raise UserError(f"{policy.path} was trained with actions={own}; give actions={own}.")
@@ -155,6 +158,11 @@ def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any
     env_args |= {"depth": depth, "split": config.split}
     env_args |= _engine(config)
     if config.agent == "scripted":
+        if config.actions == "restricted" and row_of(config.skill).uses_arm:
+            raise UserError(
+                f"the scripted {config.skill} moves the base; give actions=full, or agent=random or"
+                " tpsrl."
+            )
         env_args["options"] = dict(row_of(config.skill).needs)
     if config.handoff is not None:
         env_args |= {"start": "handoff", "handoff": str(config.handoff.resolve())}
@@ -189,8 +197,9 @@ def _described(config: SkillEvalConfig, policy: PolicyFiles | None) -> dict[str,
 
 def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
     causes = ", ".join(f"{cause} {number}" for cause, number in summary["causes"].items())
+    where = f"on {config.split}" if config.handoff is None else f"from {config.handoff.name}"
     print(
-        f"{config.agent} {config.skill} on {config.split}: {summary['successes']} of"
+        f"{config.agent} {config.skill} {where}: {summary['successes']} of"
         f" {summary['episodes']}, {100 * summary['success']:.1f}% (95% interval"
         f" {100 * summary['low']:.1f} to {100 * summary['high']:.1f}), mean return"
         f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}, median peak force"

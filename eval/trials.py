@@ -24,7 +24,6 @@ from skills.envs.agents import DrivingAgent, EnvAgent, RandomAgent, SkillAgent
 from skills.envs.single import SkillEnv
 from skills.learned.cards import PolicyFiles
 from skills.learned.inference import NumpyPolicy
-from skills.superseded.laws.standing import STANDING
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class SkillStudy:
         config: what decides the results.
         skill: name of the environment's skill.
         env_args: arguments of the environment.
-        agent: ``"tpsrl"`` (a trained policy), ``"scripted"`` or ``"random"``.
+        agent: ``"scripted"``, ``"random"``, or whose policy acts: ``"tpsrl"``, ``"student"``, ...
         policy: weights of the trained policy; the environment offers what all of them sense.
         sample: actions are drawn from the policy's distribution; otherwise its mean acts.
         keeper: of the states of episodes; ``None`` keeps none.
@@ -173,8 +172,6 @@ def scripted_agent(env: SkillEnv) -> EnvAgent:
     """Return the scripted agent of an environment."""
     if not row_of(env.skill).program:
         return DrivingAgent(env)
-    if env.skill in STANDING and not env.worlds.task.layout.base:
-        return SkillAgent(env, lambda name: STANDING[name]())
     return SkillAgent(env, make_skill)
 
 

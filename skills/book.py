@@ -1,9 +1,9 @@
 """The book of skills: one row a skill, from which everything else is derived.
 
 A new skill is a task (``skills/tasks/``), a row of ``skills/rows.py`` and, once trained, its
-policy. From the row follow its environment, its scripted program, who may imitate it, which
-policies a folder may hold, what the planner calls and the choices of every command. A package of
-one's own adds its row with :func:`enter` and then calls :func:`skills.envs.register`.
+policy. From the row follow its environment, its scripted program, which policies a folder may hold,
+what the planner calls and the choices of every command. A package of one's own adds its row with
+:func:`enter` and then calls :func:`skills.envs.register`.
 """
 
 from __future__ import annotations

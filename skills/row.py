@@ -64,7 +64,7 @@ class SkillRow:
     Attributes:
         task: start, goal, observations, actions, reward, success, end and horizon.
         environment: its Gymnasium id is ``tpsrl/ENVIRONMENT-v0``.
-        program: ``"module:Class"`` of the scripted skill, which can be imitated; ``""`` for none.
+        program: ``"module:Class"`` of the scripted skill; ``""`` for none.
         needs: options of the task without which the program cannot work.
         plan: label of a plan's action -> what it becomes; empty if no plan calls the skill. Each
             label stands for its ``LABEL_by_name`` too.
@@ -74,7 +74,8 @@ class SkillRow:
             (``reward=teaching``); they never decide what counts as success.
         switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
             has learned nothing grasps and stops in a step.
-        placed: there may be further policies for kinds of places (``skills.tasks.places.KINDS``).
+        placed: it takes from or sets down in a place, whose kind (``skills.tasks.places.KINDS``)
+            training may choose (``places=``), results name, and a policy of its own may serve.
     """
 
     task: Task

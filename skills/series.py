@@ -73,9 +73,9 @@ def run(skills: Sequence[str], words: Sequence[str]) -> TrainResult | None:
             continue
         print(f"{name}: begins")
         result = training.run(said)
-        if result is not None and result.signal:
+        if result.signal:
             return result
-        write_json(note, {"steps": result.steps if result is not None else 0})
+        write_json(note, {"steps": result.steps})
     return result
 
 

@@ -1,18 +1,17 @@
-"""``tpsrl train``: the trainer; with ``skill=`` a skill's environment and an imitation start."""
+"""``tpsrl train``: the trainer; with ``skill=`` a skill's environment, and its teacher."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from skills.book import BOOK, chained, make_task, row_of
 from skills.chain_starts import chain_starts
 from skills.envs import env_id
-from skills.learned.cards import SHIPPED
+from skills.learned.cards import SHIPPED, weights_path
 from skills.learned.find import find_policy
-from skills.superseded.imitation.rounds import ImitateConfig, imitate
 from skills.tasks.handoff import read_starts
 from skills.tasks.sensors import DEPTH
 from tpsrl.errors import UserError
@@ -20,7 +19,6 @@ from tpsrl.files import write_json
 from tpsrl.generation.rules import load_scenario
 from tpsrl.jobs.processes import all_cores
 from tpsrl.launch.config import LAUNCH, LaunchConfig
-from tpsrl.launch.pools import jobs_on
 from tpsrl.provenance import git_commit, machine, now, versions
 from tpsrl.provide import make_episodes
 from tpsrl.rooms import CONFIGS
@@ -40,7 +38,6 @@ class SkillTraining:
     """Keys of skills."""
 
     skill: str | None = option(None, "which; null: env= is trained on", choices=tuple(BOOK))
-    pretrain: Literal["none", "scripted"] = option("none", "imitate the scripted skill first")
     switches: bool = option(
         False, "grip and stop are choices, at first as likely as the skill's row says"
     )
@@ -49,7 +46,6 @@ class SkillTraining:
         "whose labels the policy learns from: a run folder, weights, a folder of several skills' or"
         " shipped",
     )
-    finetune: bool = option(True, "train with VER; false ends after the imitation")
     train_episodes: int = option(500, "episodes to make where none are given, once", min=1)
     also_wide: bool = option(False, "as many again in apartments that are drawn at random")
     chain_starts: int = option(
@@ -58,7 +54,6 @@ class SkillTraining:
         " the training's episodes begin where it called the skill",
         min=0,
     )
-    imitate: ImitateConfig = field(default_factory=ImitateConfig)
     launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
 
 
@@ -72,7 +67,10 @@ class TrainKeys(TrainConfig, SkillTraining):
 
 
 def parse(words: Sequence[str], ahead: bool = False) -> tuple[TrainKeys, TrainConfig]:
-    """Read ``config=`` (files or shipped names; with ``skill=`` laptop by default) and the words.
+    """Read ``config=`` (files or shipped names) and the words.
+
+    Without ``config=`` a skill is learned by the recipe of those that ship, ``student``, if its row
+    says what a teacher may know, others with ``laptop``.
 
     Args:
         words: of the command line.
@@ -84,14 +82,12 @@ def parse(words: Sequence[str], ahead: bool = False) -> tuple[TrainKeys, TrainCo
     named = [word.removeprefix("skill=") for word in words if word.startswith("skill=")]
     if named:
         given = any(word.startswith("config=") for word in words)
-        words = words if given else ["config=laptop", *words]
-        keys = load(TrainKeys, words, defaults=_defaults(named[-1]), folders=_folders("skills"))
+        words = words if given else [f"config={_default(named[-1])}", *words]
+        keys = load(TrainKeys, words, defaults=_defaults(named[-1]), folders=[CONFIGS / "skills"])
     else:
-        keys = load(TrainKeys, words, folders=_folders("train"))
+        keys = load(TrainKeys, words, folders=[CONFIGS / "train"])
     if keys.skill and not named:
         return parse([f"skill={keys.skill}", *words], ahead)
-    if keys.pretrain == "scripted" and not (keys.skill and row_of(keys.skill).program):
-        raise UserError(f"'{keys.skill}' has no scripted skill to imitate; use pretrain=none.")
     config = keys.trainer()
     if keys.switches:
         _choose(config, keys.skill)
@@ -102,11 +98,6 @@ def parse(words: Sequence[str], ahead: bool = False) -> tuple[TrainKeys, TrainCo
     if keys.skill and config.env_args.get("sim", "mujoco") != "mujoco":
         config.collect.worlds = config.collect.worlds or 1  # these engines have one world each
     validate(config)
-    # The value head that VER starts from must have learned VER's returns; where it has a unit of
-    # its own, the clone's is only to be small beside the error of the action.
-    keys.imitate.clone.gamma = config.ppo.gamma
-    scale = 0.1 if config.net.normalize_returns else config.ppo.reward_scale
-    keys.imitate.clone.reward_scale = scale
     return keys, config
 
 
@@ -135,6 +126,10 @@ def _name_senses(config: TrainConfig, skill: str) -> None:
         setattr(config.net, key, list(dict.fromkeys(named)))
 
 
+def _default(skill: str) -> str:
+    return "student" if skill in BOOK and row_of(skill).state else "laptop"
+
+
 def _follow(config: TrainConfig, teacher: str, skill: str | None, ahead: bool) -> None:
     """Learn from the labels of a skill's teacher."""
     if skill is None:
@@ -142,8 +137,22 @@ def _follow(config: TrainConfig, teacher: str, skill: str | None, ahead: bool) -
     if config.distill.teacher:
         raise UserError("teacher= and distill.teacher= say the same; give one of them.")
     folder = TEACHERS if teacher == "shipped" else Path(teacher)
-    there = folder.exists() or not ahead
-    config.distill.teacher = str(find_policy(folder, skill).path if there else folder)
+    if ahead and not folder.exists():
+        config.distill.teacher = teacher
+        return
+    actions = config.env_args.get("actions", "full")
+    if teacher == "shipped" and (actions != "full" or not weights_path(folder, skill).exists()):
+        own = "" if actions == "full" else f" of actions={actions}"
+        words = own and f" env_args.actions={actions}"
+        raise UserError(
+            f"no teacher of '{skill}'{own} ships that a student could learn from; make one with"
+            f" 'tpsrl train skill={skill} config=teacher{words} out=runs/teacher_{skill}' and give"
+            f" teacher=runs/teacher_{skill}, or train without one, e.g. with config=laptop."
+        )
+    config.distill.teacher = str(find_policy(folder, skill).path)
+    stops = {"failed_stop_ends": True}  # labels teach when to stop; nothing has to be tried out
+    if row_of(skill).teaching.keys() & stops:
+        config.env_args["options"] = stops | (config.env_args.get("options") or {})
 
 
 def _defaults(skill: str) -> Mapping[str, Any]:
@@ -158,14 +167,10 @@ def _defaults(skill: str) -> Mapping[str, Any]:
     }
 
 
-def _folders(first: str) -> list[Path]:
-    return [CONFIGS / first, *([CONFIGS / "superseded"] if first == "skills" else [])]
-
-
 def run(
     words: Sequence[str], on_record: Callable[[dict[str, Any]], None] | None = None
-) -> TrainResult | None:
-    """Imitate if wanted, then train with VER; ``None`` if the imitation was all that was wanted.
+) -> TrainResult:
+    """Train.
 
     Args:
         words: see :func:`parse`.
@@ -180,23 +185,8 @@ def run(
     settle_threads(config)
     config.env_args |= _episodes(keys, config.env_args)
     config.env_args |= _starts(keys, config.env_args)
-    if keys.finetune:
-        _note_origin(Path(config.out), words)
-    if keys.pretrain == "scripted":
-        folder = Path(config.out) / "imitation"
-        _note_origin(folder, words)
-        with jobs_on(keys.launch):
-            weights = imitate(
-                keys.skill, config.env_args, config.net, keys.imitate, folder, config.threads
-            )
-        print(f"imitation done: {weights}")
-        config.pretrained = config.pretrained or str(weights)
-    return train(config, on_record=on_record) if keys.finetune else None
-
-
-def imitated(out: Path) -> bool:
-    """Return whether a run folder holds the result of an imitation."""
-    return (out / "imitation" / "policy.safetensors").exists()
+    _note_origin(Path(config.out), words)
+    return train(config, on_record=on_record)
 
 
 def _episodes(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,8 +212,9 @@ def _episodes(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:
 
 def _starts(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that name the starts of the chain, if any are wanted and none given."""
-    if not keys.chain_starts or keys.skill not in chained() or env_args.get("handoff") is not None:
-        return {}
+    given = env_args.get("handoff") is not None or env_args.get("path") is not None
+    if not keys.chain_starts or keys.skill not in chained() or given:
+        return {}  # the starts are of our own apartments
     files = chain_starts(keys.chain_starts, all_cores())
     if not any(start.call.skill == keys.skill for file in files for start in read_starts(file)):
         return {}  # no plan of these scenarios calls it

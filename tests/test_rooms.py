@@ -40,8 +40,8 @@ PLAN = """
     skills
         skills.interface skills.tasks skills.row skills.motion skills.programs skills.rows
         skills.book
-        skills.envs skills.learned skills.superseded skills.chain_starts skills.training
-        skills.series skills.sweep skills.commands
+        skills.envs skills.learned skills.chain_starts skills.training skills.series skills.sweep
+        skills.commands
 
     planner.model planner.ground planner.search planner.load planner
         planner.monitor planner.draw planner.pddl planner.chain planner.options
@@ -66,7 +66,6 @@ NOTHING_OF_OURS = ("ver_trainer", "planner.model", "planner.ground", "planner.se
 LIBRARIES = {
     "torch": (
         "ver_trainer",
-        "skills.superseded",
         "skills.training",
         "skills.series",
         "skills.commands",
@@ -156,7 +155,7 @@ def test_names_in_strings_point_down_too() -> None:
 def test_no_two_modules_import_each_other() -> None:
     down: dict[str, set[str]] = {}
     for name, _, other, _ in imports():
-        if other != name and not name.startswith((f"{other}.", "skills.superseded")):
+        if other != name and not name.startswith(f"{other}."):
             down.setdefault(name, set()).add(other)
     seen: dict[str, int] = {}
 
@@ -181,7 +180,7 @@ def test_a_class_name_means_one_thing() -> None:
     names = Counter(
         node.name
         for name, file in modules().items()
-        if not name.startswith(("benchmarks", "skills.superseded"))
+        if not name.startswith("benchmarks")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )

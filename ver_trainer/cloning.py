@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ver_trainer.errors import ConfigError
 from ver_trainer.nets.core import Packing
+from ver_trainer.nets.heads import DiagonalGaussian
 from ver_trainer.nets.policy import Policy
 
 
@@ -69,6 +70,7 @@ def clone(
 def _distance(policy: Policy, seen: dict[str, Tensor], wanted: Tensor) -> Tensor:
     packing = Packing(torch.tensor([len(wanted)]), torch.zeros(len(wanted), 0))
     distribution = policy.actor_pass(seen, packing)[0]
+    assert isinstance(distribution, DiagonalGaussian)  # clone() refuses discrete actions
     # A choice that was made is one that is all but certain.
     certain = 20.0 * wanted.sign()
     binary = getattr(distribution, "binary", torch.zeros(wanted.shape[1], dtype=torch.bool))

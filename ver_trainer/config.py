@@ -193,8 +193,9 @@ class LogConfig:
     keep_checkpoints: int = option(3, "latest ones kept beside the best", min=1)
     best_by: str = option(
         "auto",
-        "what the best checkpoint is best at; auto: eval where there is evaluation, else return",
-        choices=("auto", "return", "eval"),
+        "what the best checkpoint is best at; auto: eval where there is evaluation, else success"
+        " where episodes tell of it, else return",
+        choices=("auto", "return", "success", "eval"),
     )
     eval_interval: int = option(0, "updates between evaluations; 0: none", min=0)
     eval_episodes: int = option(10, "episodes of an evaluation", min=1)

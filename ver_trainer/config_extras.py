@@ -21,8 +21,11 @@ class DistillConfig:
     )
     loss: str = option(
         "kl",
-        "KL(teacher || policy), or of Box actions the squared error of the mean",
-        choices=("kl", "squared"),
+        "KL(teacher || policy), or minus the log probability of the teacher's surest action",
+        choices=("kl", "action"),
+    )
+    choice_coef: float = option(
+        1.0, "weight of each of net.binary_actions in loss=action; the others have 1", min=0
     )
 
 

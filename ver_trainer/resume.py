@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import deque
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +17,7 @@ from ver_trainer.distributed.group import Group
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.errors import CheckpointError
 from ver_trainer.parts import Parts
+from ver_trainer.recent import RecentEpisodes
 from ver_trainer.rollout.collector import Collector, EpisodeEnd
 
 
@@ -28,7 +28,7 @@ class Run(Protocol):
     config: TrainConfig
     steps: int
     fault_count: int
-    episodes: deque[EpisodeEnd]
+    episodes: RecentEpisodes
     _seconds_before: float
     _start: float
     _saved_update: int
@@ -47,7 +47,7 @@ def capture(runner: Run) -> dict[str, Any]:
         "seconds": runner._seconds_before + time.perf_counter() - runner._start,
         "fault_count": runner.fault_count,
         "learner": parts.learner.state_dict(),
-        "episodes": [[e.length, e.reward, e.info] for e in runner.episodes],
+        "episodes": [[e.length, e.reward, e.info] for e in runner.episodes.ended],
         "random": capture_random(parts.generator, parts.rng),
         "exact": exact,
     }

@@ -24,6 +24,7 @@ from ver_trainer.evaluation import evaluate
 from ver_trainer.export import policy_header
 from ver_trainer.logger import Logger
 from ver_trainer.parts import Parts, build, make_storage
+from ver_trainer.recent import RecentEpisodes
 from ver_trainer.resume import agree_on_checkpoint, capture, restore
 from ver_trainer.rollout.collector import CollectStats, EpisodeEnd
 from ver_trainer.rollout.overlap import OverlappedCollector
@@ -110,7 +111,7 @@ class Runner:
             self.folder.close()
             raise
         self.steps = 0
-        self.episodes: deque[EpisodeEnd] = deque(maxlen=config.log.window)
+        self.episodes = RecentEpisodes(config.log, config.info_keys)
         self.signals = StopSignals()
         self.fault_count = 0
         self._seconds_before = 0.0
@@ -179,7 +180,7 @@ class Runner:
 
     def mean_return(self) -> float:
         """Mean return of the last episodes, NaN if there is none."""
-        return float(np.mean([e.reward for e in self.episodes])) if self.episodes else float("nan")
+        return self.episodes.mean_return()
 
     def _loop(self) -> bool:
         self._start = time.perf_counter()
@@ -294,7 +295,7 @@ class Runner:
         self._report_faults(stats)
         if log.eval_interval and self.updates % log.eval_interval == 0:
             self._evaluate()
-            if self._best_by() == "eval":
+            if self.episodes.best_by() == "eval":
                 self._save(None)  # what was measured is what is kept
         if self.updates % log.interval == 0:
             record = self._record(stats, metrics, learn_seconds)
@@ -335,14 +336,7 @@ class Runner:
             "fault/dropped_steps": stats.dropped,
         }
         record |= {f"learner/{name}": value for name, value in metrics.items()}
-        if self.episodes:
-            record["episode/return"] = self.mean_return()
-            record["episode/length"] = float(np.mean([e.length for e in self.episodes]))
-            for key in self.config.info_keys:
-                values = [e.info[key] for e in self.episodes if key in e.info]
-                if values:
-                    record[f"episode/{key}"] = float(np.mean(values))
-        return record
+        return record | self.episodes.means()
 
     def _evaluate(self) -> None:
         """Periodic evaluation with episodes of its own, and a video if wanted."""
@@ -364,16 +358,6 @@ class Runner:
         record = {f"eval/{name}": value for name, value in result.items()}
         self.logger.record_evaluation(self.steps, self.updates, record)
 
-    def _best_by(self) -> str:
-        log = self.config.log
-        if log.best_by != "auto":
-            return log.best_by
-        return "eval" if log.eval_interval else "return"
-
-    def _score(self) -> float | None:
-        value = self._eval_score if self._best_by() == "eval" else self.mean_return()
-        return value if value is not None and np.isfinite(value) else None
-
     def _save(self, boundary: dict[str, Any] | None) -> None:
         """Writes a checkpoint; ``boundary`` is the state if collection was interrupted."""
         parts = self.parts
@@ -387,15 +371,15 @@ class Runner:
             state,
             {
                 "steps": self.steps,
-                "mean_return": self.mean_return() if self.episodes else None,
+                "mean_return": self.mean_return() if self.episodes.ended else None,
                 "seconds": state["seconds"],
                 "ranks": parts.group.size,
                 "actor_obs": list(parts.policy.actor_obs),
                 "critic_obs": list(parts.policy.critic_obs),
                 "config": dataclasses.asdict(self.config),
             },
-            self._score(),
-            self._best_by(),
+            self.episodes.score(self._eval_score),
+            self.episodes.best_by(),
             parts.group,
         )
         self._saved_update = self.updates

@@ -31,7 +31,7 @@ of failed episodes ('tpsrl view results=DIR') into out=. The same command again 
 missing, so it can be stopped and continued at any time. docs/metrics.md explains the numbers.
 
   tpsrl eval scenario=tidy_house agent=tpsrl     learned skills, scripted where there are none
-  tpsrl eval skill=pick agent=tpsrl|scripted|random episodes=500     one skill in its environment
+  tpsrl eval skill=pick agent=teacher episodes=500     one skill in its environment
   tpsrl eval launch=ray launch.address=auto ...     on a cluster (docs/cluster.md)"""
 
 

@@ -13,7 +13,7 @@ from skills.interface import HELPERS, Skill, SkillCall
 from skills.learned.skill import LearnedSkill
 from skills.tasks.base import Task
 from skills.tasks.scan import scan_for
-from skills.tasks.sensors import DEPTH, MOTION, motion_between, observe
+from skills.tasks.sensors import DEPTH, observe
 from skills.tasks.state import GoalRow, View, stack_goals
 from tpsrl.sim.door import Simulator
 
@@ -33,7 +33,6 @@ class Senses:
         self._row = GoalRow()
         self._distances: DistanceSource | None = None
         self._progress: Any = None
-        self._before: np.ndarray | None = None
 
     def look(self, sim: Simulator, agent: Any) -> tuple[float, Look]:
         """Return reward of the last step and present observations of the running skill.
@@ -60,21 +59,15 @@ class Senses:
         self._row = task.goal_for(sim, 0, call)
         self._distances = distance_source(task, 1)
         self._distances.begin(sim, 0, self._row)
-        self._before = None
         self._progress = task.begin(self._view(sim))
 
     def _view(self, sim: Simulator) -> View:
         assert self._task is not None and self._distances is not None
         state, sensors = sim.state(), self._task.sensors
         pose = np.asarray(state.base_pose)
-        before, self._before = self._before, pose.copy()
-        motion = motion_between(pose if before is None else before, pose)
         far = self._distances.measure(pose)
         scan = scan_for(sensors, sim, pose)
-        motion = motion if MOTION in sensors else None
-        return View(
-            state, stack_goals([self._row], pose), far.geodesic, None, scan, far.course, motion
-        )
+        return View(state, stack_goals([self._row], pose), far.geodesic, None, scan, far.course)
 
     def _read(self, view: View) -> Look:
         assert self._task is not None

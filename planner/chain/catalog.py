@@ -60,6 +60,11 @@ KINDS: dict[str, AgentKind] = {
         actions="full",
         navigates=False,
     ),
+    "student": AgentKind(
+        "learned skills by the benchmark's own senses, scripted ones where there are no weights",
+        stand_ins=True,
+        folder="student",
+    ),
     "teacher": AgentKind(
         "learned skills that know the whole state, scripted ones where there are no weights",
         stand_ins=True,
@@ -158,14 +163,15 @@ def policies_of(
 
 
 def _missing(agent: str, skills: Sequence[str], folder: Path) -> UserError:
-    restricted = agent_kind(agent).actions == "restricted" and skills[0] != "navigate"
-    words = " env_args.actions=restricted" if restricted else ""
-    first = skills[0]
+    first, run = skills[0], f"runs/{skills[0]}"
+    words = f"skill={first} out={run}"
+    if agent_kind(agent).actions == "restricted" and first != "navigate":
+        run = f"runs/restricted/{first}"  # such teachers do not ship, skills= makes them, too
+        words = f"skills=[{','.join(skills)}] env_args.actions=restricted out=runs/restricted"
     return UserError(
         f"agent={agent} has no weights of {', '.join(skills)} in {folder}; train them"
-        f" ('tpsrl train skill={first}{words} out=runs/{first}'), measure them, put them together"
-        f" with 'tpsrl export skill={first} run=runs/{first} result=... out=FOLDER' and give"
-        " weights=FOLDER."
+        f" ('tpsrl train {words}'), measure them, put them together with 'tpsrl export"
+        f" skill={first} weights={run} result=... out=FOLDER' and give weights=FOLDER."
     )
 
 

@@ -20,7 +20,7 @@ from skills.learned.cards import (
     weights_path,
     write_card,
 )
-from skills.learned.find import IMITATED, find_file, find_policy, is_single, skill_of, trained_in
+from skills.learned.find import find_file, find_policy, is_single, skill_of, trained_in
 from skills.learned.inference import read_weights
 from skills.learned.wiring import wiring
 from skills.tasks.places import KINDS
@@ -144,14 +144,9 @@ def _facts(source: Path, card: Card) -> dict[str, Any]:
     inside = source.name == WEIGHTS and source.parent.parent.name == "checkpoints"
     run = source.parents[2] if inside else source.parent
     found: dict[str, Any] = {}
-    for folder in (run, run / "imitation"):
-        if (folder / "origin.json").exists():
-            found |= _json(folder / "origin.json")
-        if (folder / "imitation.json").exists():
-            found["imitation"] = _json(folder / "imitation.json")
-            rounds = sorted((folder / "rounds").glob("round_*.json"))
-            found["imitation_rounds"] = [_json(path) for path in rounds]
-    if source.name != IMITATED and (source.parent / "meta.json").exists():
+    if (run / "origin.json").exists():
+        found |= _json(run / "origin.json")
+    if (source.parent / "meta.json").exists():
         meta = _json(source.parent / "meta.json")
         found["ver"] = {key: meta[key] for key in ("steps", "seconds", "config") if key in meta}
         _without_folders(found["ver"].get("config", {}).get("env_args", {}))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from skills import series, training
 from tpsrl.cli import commands
-from tpsrl.errors import UserError
 from tpsrl.launch.ray_ranks import ray_ranks
 from tpsrl.launch.start import SlurmJob, slurm, torchrun
 from ver_trainer.config import TrainConfig
@@ -19,19 +18,18 @@ CONFIG = (training.SkillTraining, TrainConfig)
 
 HELP = """Trains a policy with VER. The same command again continues the run in `out`.
 
-  tpsrl train skill=pick env_args.episodes=train.json.gz out=runs/pick
-  tpsrl train skill=pick pretrain=scripted imitate.episodes=400 env_args.episodes=train.json.gz
-  tpsrl train skill=pick config=teacher out=runs/pick
-  tpsrl train skills=all config=teacher out=runs/teachers
+  tpsrl train skill=pick out=runs/pick                          a student of the teacher that ships
+  tpsrl train skill=pick config=teacher out=runs/teacher_pick
+  tpsrl train skill=pick teacher=runs/teacher_pick out=runs/pick
+  tpsrl train skills=all out=runs/skills                        every teacher, then every student
   tpsrl train env=CartPole-v1 scheme=ver total_steps=200000 out=runs/cartpole
   tpsrl train config=laptop env=package.module:Name-v0 out=runs/mine
   tpsrl train launch=slurm launch.nodes=2 launch.ranks=8 launch.gpus=8 config=paper ...
 
-config= reads a YAML file of the keys below, or one that ships: with skill= laptop (the default),
-paper and others of configs/skills, otherwise one of configs/train. It may be repeated, and a file
-may name the one that it changes (base: FILE). pretrain=scripted makes demonstrations, cloning and
-DAgger first. launch=torchrun, slurm or ray trains with many ranks (docs/cluster.md).
-docs/trainer.md and docs/training_skills.md say more."""
+config= reads a YAML file of the keys below, or one that ships: with skill= one of configs/skills
+(student by default, laptop for skills that no teacher can know), otherwise one of configs/train. It
+may be repeated, and a file may name the one that it changes (base: FILE). launch=torchrun, slurm or
+ray trains with many ranks (docs/cluster.md). More: docs/training_skills.md and docs/trainer.md."""
 
 
 def run(overrides: list[str]) -> int:
@@ -93,12 +91,6 @@ def following(skill: str | None, out: Path, actions: str = "full") -> list[str]:
 def _elsewhere(keys: training.TrainKeys, out: Path, words: list[str]) -> int | None:
     """Start the ranks that ``launch=`` asks for; ``None`` if this process is the training."""
     launch = keys.launch
-    imitates = keys.pretrain == "scripted" and not training.imitated(out)
-    if launch.engine in ("torchrun", "slurm") and imitates and not launch.dry_run:
-        raise UserError(
-            f"pretrain=scripted is work of one process, and its result is not in '{out}': run the"
-            " same with launch=local (or ray) and finetune=false before the ranks"
-        )
     if launch.engine == "torchrun":
         return torchrun(launch, "train", words)
     if launch.engine == "slurm":
@@ -106,8 +98,6 @@ def _elsewhere(keys: training.TrainKeys, out: Path, words: list[str]) -> int | N
     if launch.dry_run and launch.engine == "local":
         print(f"'tpsrl train' would run in this process, in '{out}'")
         return 0
-    if launch.engine == "ray" and keys.finetune:
-        if imitates and not launch.dry_run:
-            training.run([*words, "finetune=false"])
+    if launch.engine == "ray":
         return ray_ranks(launch, "train", run, words, out)
     return None

@@ -17,7 +17,7 @@ from skills.tasks.base import NOWHERE, Progress, Task
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
-from skills.tasks.sensors import COLOUR, DEPTH, MOTION, motion_between, observe
+from skills.tasks.sensors import COLOUR, DEPTH, observe
 from skills.tasks.starts import NoStartError, Spawn
 from skills.tasks.state import GoalRow, Outcome, View, goal_columns, goals_like, set_row
 from tpsrl.episodes.types import Episode
@@ -117,7 +117,7 @@ class SkillWorlds:
         chosen = np.zeros(self.sim.num_envs, dtype=bool)
         chosen[list(env_ids)] = True
         mask = array_namespace(like).asarray(chosen, device=device(like))
-        self._look(self._still(like, mask))
+        self._look()
         assert self.view is not None
         begun = self.task.begin(self.view)
         begun = dataclasses.replace(begun, mastery=begun.mastery + self._mastery)
@@ -127,11 +127,8 @@ class SkillWorlds:
         """Carry out (n, ``task.layout.size``) actions in [-1, 1] and judge what follows."""
         assert self.view is not None and self.progress is not None
         robot, stop = self.task.robot_action(self.view, actions)
-        moves = MOTION in self.task.sensors
-        before = self.view.state.base_pose + 0.0 if moves else None  # engines may reuse the array
         self.sim.step(robot)
-        after = self.sim.state().base_pose
-        self._look(None if before is None else motion_between(before, after), fresh=False)
+        self._look(fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
         self._mastery = follow(self._mastery, outcome)
         return outcome
@@ -168,7 +165,6 @@ class SkillWorlds:
             "origins": plain(self.origins),
             "goals": plain(self._rows),
             "progress": plain(copy.deepcopy(self.progress)),
-            "motion": self.view.motion,
             "mastery": self._mastery,
         }
 
@@ -189,7 +185,7 @@ class SkillWorlds:
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
         self._mastery = float(state["mastery"])
-        self._look(state["motion"])
+        self._look()
         assert self.view is not None
         progress = type(self.task.begin(self.view))
         self.progress = whole(copy.deepcopy(state["progress"]), progress)
@@ -198,17 +194,7 @@ class SkillWorlds:
         """Return the kind of place that Pick takes from, or that Place sets down in."""
         return kind_of(self.task.carrier(self._rows[env_id]))
 
-    def _still(self, pose: Array, begun: Array) -> Array | None:
-        """Return the motion of the last step, none in the worlds that have just begun."""
-        if MOTION not in self.task.sensors:
-            return None
-        xp = array_namespace(pose)
-        nothing = xp.zeros_like(pose[:, :2])
-        if self.view is None or self.view.motion is None:
-            return nothing
-        return xp.where(begun[:, None], nothing, self.view.motion)
-
-    def _look(self, motion: Array | None, fresh: bool = True) -> None:
+    def _look(self, fresh: bool = True) -> None:
         state = self.sim.state()
         if fresh or self.view is None:
             goal = goals_like(self._goals, state.base_pose)
@@ -217,7 +203,7 @@ class SkillWorlds:
         xp = None if self.view is None else self.view.xp
         scan = scan_for(self.task.sensors, self.sim, state.base_pose)
         far = self._distances.measure(state.base_pose)
-        self.view = View(state, goal, far.geodesic, xp, scan, far.course, motion)
+        self.view = View(state, goal, far.geodesic, xp, scan, far.course)
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])

@@ -1,7 +1,7 @@
 """From whatever names weights to the policies in it: ``weights=`` means the same everywhere.
 
 A folder of skills with their cards, the run folder of a training, a folder of such runs, a
-checkpoint, or a file. A run is its best checkpoint, else its newest, else what its imitation made.
+checkpoint, or a file. A run is its best checkpoint, else its newest.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from tpsrl.errors import UserError
 from ver_trainer.finding import WEIGHTS, resolve_weights
 from ver_trainer.reading import MIB, read_json
 
-IMITATED = "policy.safetensors"
-"""What an imitation leaves in its folder."""
 _KINDS = "a run folder, a checkpoint, a .safetensors file or a folder of skills"
 
 
@@ -89,16 +87,13 @@ def find_policy(weights: Path | None, skill: str | None = None) -> PolicyFiles:
 
 
 def find_file(weights: Path) -> Path:
-    """Return the file of a run folder, imitation, checkpoint or file, whatever it is trained on.
+    """Return the file of a run folder, checkpoint or file, whatever it is trained on.
 
     Raises:
         UserError: there is none, or it is damaged.
     """
-    for name in (WEIGHTS, IMITATED):
-        if (weights / name).is_file():
-            return resolve_weights(weights / name)
-    if not (weights / "checkpoints").is_dir() and (weights / "imitation" / IMITATED).is_file():
-        return weights / "imitation" / IMITATED
+    if (weights / WEIGHTS).is_file():
+        return resolve_weights(weights / WEIGHTS)
     return resolve_weights(_existing(weights))
 
 
@@ -111,8 +106,7 @@ def _existing(weights: Path | None) -> Path:
 
 def is_single(weights: Path) -> bool:
     """Return whether a path names one policy: a file, a checkpoint or a run."""
-    marks = (WEIGHTS, IMITATED, "checkpoints", f"imitation/{IMITATED}")
-    return weights.is_file() or any((weights / mark).exists() for mark in marks)
+    return weights.is_file() or any((weights / mark).exists() for mark in (WEIGHTS, "checkpoints"))
 
 
 def _single(weights: Path, skill: str | None) -> PolicyFiles:
@@ -124,7 +118,7 @@ def _single(weights: Path, skill: str | None) -> PolicyFiles:
     """
     path = find_file(weights)
     beside = path.with_suffix(".json")
-    if path.name not in (WEIGHTS, IMITATED) and beside.exists():
+    if path.name != WEIGHTS and beside.exists():
         card = read_card(beside)
         check_digest(path, card)
     else:
@@ -163,13 +157,9 @@ def trained_in(path: Path, header: Mapping[str, Any]) -> dict[str, Any]:
         path: of the weights; what lies beside it is asked where the file itself does not say.
         header: of the file.
     """
-    imitation, meta = path.parent / "imitation.json", path.parent / "meta.json"
+    meta = path.parent / "meta.json"
     told: Mapping[str, Any] = header.get("trained_in") or {}
-    if not told and path.name == IMITATED and imitation.exists():
-        told = read_json(imitation, 64 * MIB, "give another folder")
-        skill = told.get("skill")
-        told = {**told, "env": f"skills.envs:{env_id(skill)}"} if skill in BOOK else {}
-    elif not told and path.name == WEIGHTS and meta.exists():
+    if not told and path.name == WEIGHTS and meta.exists():
         told = read_json(meta, 64 * MIB, "give another checkpoint").get("config") or {}
     return {key: told[key] for key in ("env", "env_args") if key in told}
 

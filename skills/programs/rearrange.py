@@ -17,7 +17,7 @@ from tpsrl.sim.door import Simulator
 
 
 class Rearrange(ScriptedSkill):
-    """Brings one object from where it lies to its goal; demonstrations for a monolithic policy."""
+    """Brings one object from where it lies to its goal."""
 
     name = "rearrange_easy"
 

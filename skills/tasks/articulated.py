@@ -60,7 +60,7 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         marker_name: handle of it.
         start: (2,) least and most joint position at the start, m or rad.
         ajar: share of the episodes that begin later in the task instead; for training from scratch.
-        ajar_span: (2,) where the joint is then, as parts of its goal.
+        ajar_span: (2,) where the joint is then, as parts of its way to the goal.
         goal: wanted joint position.
         absolute: True: it must be within ``joint_threshold`` of the goal; False: at most that
             much below it.
@@ -113,7 +113,9 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         wanted = {n: 0.0 for n in sim.joint_names if _piece(n) == _piece(self.joint_name)}
         wanted[self.joint_name] = float(rng.uniform(*self.start))
         if self.ajar and rng.random() < self.ajar:
-            wanted[self.joint_name] = self.goal * float(rng.uniform(*self.ajar_span))
+            begun = wanted[self.joint_name]
+            done = float(rng.uniform(*self.ajar_span))
+            wanted[self.joint_name] = begun + done * (self.goal - begun)
         _set_joints(sim, env_id, wanted)
         call = SkillCall(self.name, joint=self.joint_name)
         origin = self._spawn_frame(sim, env_id, joint, marker)

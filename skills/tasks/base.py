@@ -133,6 +133,7 @@ class Task(ABC, Generic[P]):
         mistake_penalty: lost at an end that is neither success nor time and at a stop in vain,
             times the share of the last episodes that succeeded: for training from scratch. Who
             cannot do anything yet must dare to touch, release and stop; who can, not to gamble.
+        haste: lost in every step, times that share: whoever stands still to make no mistake loses.
         needs_geodesic: what ``View.geodesic`` measures the distance to: ``""``, ``"goal"`` or
             ``"start"``; ``"course"``: along a way that keeps clear of furniture, to the goal of
             Navigate, else to where the robot can reach what the skill is about.
@@ -156,6 +157,7 @@ class Task(ABC, Generic[P]):
     force_end_penalty: float = 0.0
     violation_penalty: float = 0.0
     mistake_penalty: float = 0.0
+    haste: float = 0.0
     needs_geodesic: str = ""
     frozen_start: bool = False
 
@@ -248,10 +250,6 @@ class Task(ABC, Generic[P]):
         """Return the (n,) grip command that reaches the robot instead of ``command``."""
         return command
 
-    def spoils(self, view: View, action: Array) -> Array:
-        """Return (n,) bool: this flat action would surely end the episode in failure."""
-        return view.xp.zeros(action.shape[0], dtype=view.xp.bool, device=device(action))
-
     def robot_action(self, view: View, action: Array) -> tuple[Array, Array]:
         """Split a flat action.
 
@@ -326,6 +324,8 @@ class Task(ABC, Generic[P]):
         if self.mistake_penalty:
             cost = self.mistake_penalty * progress.mastery
             reward = reward - xp.where(_mistaken(result, ends, self.never(view)), cost, 0.0)
+        if self.haste:
+            reward = reward - self.haste * progress.mastery
         success = result.success & ~state.diverged
         reward = xp.where(state.diverged, 0.0, reward + self.success_reward * success)
         if self.end_on_success:

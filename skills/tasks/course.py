@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy import ndimage
 
-from skills.tasks.travel import RESOLUTION, Pace, SpeedMap
+from skills.tasks.travel import RESOLUTION, Pace, SpeedMap, nearest_known
+from tpsrl.geometry.tables import read_between
 from tpsrl.sim.door import Navigation, SceneInfo, Simulator
 
 _PACE = Pace(comfort=0.3, slowest=0.3)
@@ -66,7 +66,8 @@ class Course:
         speed_map = self._speeds(scene, ())
         least = float(np.linalg.norm(scene.navigation.snap(self.goal) - self.goal))
         length = speed_map.travel_time(self.goal, max(_NEAR, least + _BEYOND))
-        self._low, self._step, self._table = speed_map.low, RESOLUTION, _table(length)
+        self._low, self._step = speed_map.low, RESOLUTION
+        self._table = _table(speed_map.filled(length))
 
     def _speeds(self, scene: SceneInfo, parts: Sequence[np.ndarray]) -> SpeedMap:
         if parts:
@@ -78,14 +79,8 @@ class Course:
 
     def look(self, place: np.ndarray) -> np.ndarray:
         """Return, from a (2,) place, the distance still to go, m, and the (2,) way to go."""
-        most = np.array(self._table.shape[:2]) - 1.001
-        cell = np.clip((place - self._low) / self._step, 0, most)
-        i, j = cell.astype(int)
-        a, b = cell - (i, j)
-        table = self._table
-        low = (1 - a) * table[i, j] + a * table[i + 1, j]
-        high = (1 - a) * table[i, j + 1] + a * table[i + 1, j + 1]
-        return np.asarray((1 - b) * low + b * high)
+        found: np.ndarray = read_between(self._table, self._low, self._step, place)
+        return found
 
 
 def fan_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
@@ -117,6 +112,7 @@ def _before(speed_map: SpeedMap, goal: np.ndarray, fan: np.ndarray) -> tuple[Any
         seen = speed_map.free[window]
     ends = seen & (far <= max(_REACH, float(far[seen].min(initial=np.inf)) + _BEYOND))
     length = speed_map.time_to(ends, window) if ends.any() else np.zeros(far.shape)
+    length = length.ravel()[nearest_known(np.isfinite(length))]
     # Half as many nodes: hundreds of these tables are kept.
     table = _table(length)[::2, ::2].astype(np.float32)
     return speed_map.nodes[window][0, 0], 2.0 * RESOLUTION, table
@@ -124,10 +120,6 @@ def _before(speed_map: SpeedMap, goal: np.ndarray, fan: np.ndarray) -> tuple[Any
 
 def _table(length: np.ndarray) -> np.ndarray:
     """Return (nx, ny, 3): the length of the way, and where it leads."""
-    # The robot may stand between a free node and one that is not.
-    known = np.isfinite(length)
-    nearest = ndimage.distance_transform_edt(~known, return_distances=False, return_indices=True)
-    length = length[tuple(nearest)]
     slope = np.gradient(length, RESOLUTION)
     return np.stack([length, -slope[0], -slope[1]], axis=-1)
 

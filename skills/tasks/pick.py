@@ -9,6 +9,7 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.places import detour
 from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import AT_REST
@@ -31,6 +32,8 @@ class PickTask(Task[PickProgress]):
     Attributes:
         distance_reward: per metre that the end effector comes nearer to the object, then to its
             resting position.
+        detour: so many metres of distance is one that the straight way leaves out, see
+            :func:`skills.tasks.places.detour`: for training.
         pick_reward: when the right object is grasped.
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.
@@ -38,6 +41,7 @@ class PickTask(Task[PickProgress]):
     """
 
     distance_reward: float = 2.0
+    detour: float = 0.0
     pick_reward: float = 2.0
     wrong_penalty: float = 0.5
     drop_penalty: float = 0.5
@@ -105,4 +109,8 @@ class PickTask(Task[PickProgress]):
         )
 
     def _distance(self, view: View) -> Array:
-        return view.xp.where(view.holds, view.rest_distance, view.object_distance)
+        distance = view.object_distance
+        if self.detour:
+            left = detour(view, view.state.ee_pos, view.object_pos, view.goal.start_place)
+            distance = distance + self.detour * left
+        return view.xp.where(view.holds, view.rest_distance, distance)

@@ -9,6 +9,7 @@ from numpy.random import Generator
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Task
 from skills.tasks.pick import PickProgress
+from skills.tasks.places import detour
 from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
 from skills.tasks.state import View
 from skills.tasks.tolerances import AT_REST, RELEASED_AT
@@ -30,6 +31,8 @@ class PlaceTask(Task[PlaceProgress]):
     Attributes:
         distance_reward: per metre that the object comes nearer to its goal, and, after a correct
             release, the end effector to its resting position.
+        detour: so many metres of distance is one that the straight way leaves out, see
+            :func:`skills.tasks.places.detour`: for training.
         place_reward: at the first correct release.
         drop_penalty: at a release elsewhere, which ends the episode.
         goal_threshold: farthest object centre from the goal, m.
@@ -38,6 +41,7 @@ class PlaceTask(Task[PlaceProgress]):
     """
 
     distance_reward: float = 2.0
+    detour: float = 0.0
     place_reward: float = 5.0
     drop_penalty: float = 0.0
     goal_threshold: float = RELEASED_AT
@@ -71,11 +75,6 @@ class PlaceTask(Task[PlaceProgress]):
         """What was released cannot be grasped again."""
         return view.xp.where(view.holds, command, -1.0)
 
-    def spoils(self, view: View, action: Array) -> Array:
-        """A release away from the goal ends the episode."""
-        releases = action[:, self.layout.grip_index] < 0
-        return releases & view.holds & (view.goal_distance >= self.goal_threshold)
-
     def advance(self, view: View, progress: PlaceProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
         xp = view.xp
@@ -102,4 +101,8 @@ class PlaceTask(Task[PlaceProgress]):
         return ~view.holds & (view.goal_distance < self.goal_threshold)
 
     def _distance(self, view: View, resting: Array) -> Array:
-        return view.xp.where(resting, view.rest_distance, view.goal_distance)
+        distance = view.goal_distance
+        if self.detour:
+            left = detour(view, view.object_pos, view.goal.position, view.goal.goal_place)
+            distance = distance + self.detour * left
+        return view.xp.where(resting, view.rest_distance, distance)

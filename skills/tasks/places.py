@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from skills.tasks.state import View
+from tpsrl.geometry.arrays import Array
 from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.sim.door import ReceptacleInfo, Simulator
 
@@ -12,6 +16,9 @@ KINDS = ("open", "cabinet", "drawer")
 BALANCED = "balanced"
 SHARES = {"open": 0.5, "cabinet": 0.25, "drawer": 0.25}
 """How often each kind is drawn with ``places="balanced"``."""
+
+AHEAD, BESIDE = 0.5, 0.15
+"""A base stands before a cabinet's shelf farther out and less to the side than this, m."""
 
 
 def link_pose(sim: Simulator, env_id: int, joint: int) -> tuple[np.ndarray, np.ndarray]:
@@ -76,3 +83,27 @@ def place_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
 def kind_of(place: np.ndarray) -> str:
     """Return which of :data:`KINDS` a (4,) row of ``Goal.start_place`` is."""
     return "cabinet" if place[2] > 0.5 else "drawer" if place[3] > 0.5 else "open"
+
+
+def detour(view: View, hand: Array, point: Array, place: Array) -> Array:
+    """Return (n,) m: what the straight way of a hand to a point leaves out, 0 near its end.
+
+    How far the hand is below the point; and, where a roof is over the point, how far the base is
+    from standing before it. On the straight way a hand meets a table's edge or a cabinet's wall.
+
+    Args:
+        view: of the worlds.
+        hand: (n, 3) in the world, m.
+        point: (n, 3) in the world, m.
+        place: (n, 4) what carries the point, rows of ``Goal.start_place``.
+    """
+    xp, gap = view.xp, view.state.base_pose[:, :2] - point[:, :2]
+    ahead = place[:, 0] * gap[:, 0] + place[:, 1] * gap[:, 1]
+    beside = xp.abs(place[:, 0] * gap[:, 1] - place[:, 1] * gap[:, 0])
+    away = _positive(xp, beside - BESIDE) + _positive(xp, AHEAD - ahead)
+    roof = place[:, 2] > 0
+    return _positive(xp, point[:, 2] - hand[:, 2]) + xp.where(roof, away, 0.0)
+
+
+def _positive(xp: Any, x: Array) -> Array:
+    return xp.where(x > 0.0, x, 0.0)

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from skills.tasks.scan import FAR_REACH, RAYS, REACH
 from skills.tasks.state import NEIGHBOURS, RELIEF, View
-from skills.tasks.tolerances import ARRIVED, FACING, JOINT_AT
+from skills.tasks.tolerances import ARRIVED, FACING, JOINT_AT, RELEASED_AT
 from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, wrap, yaw_of
-from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 
-DEPTH, MOTION, WAY = "head_depth", "base_motion", "way"
+DEPTH, WAY = "head_depth", "way"
 COLOUR = {"head_rgb": "head", "third_rgb": "third_person"}
 """Colour picture -> camera of the engine that takes it."""
 PICTURES = (DEPTH, *COLOUR)
@@ -30,7 +27,7 @@ class Sensor(NamedTuple):
 
 
 SENSORS: dict[str, Sensor] = {}
-"""Name -> sensor (facts: docs/skill_environments.md)."""
+"""Name -> sensor (facts: docs/sensors.md)."""
 
 
 def sensor(size: int, *aliases: str) -> Callable[[Callable[[View], Array]], Any]:
@@ -122,6 +119,41 @@ def obj_now_sensor(view: View) -> Array:
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.object_pos)
 
 
+@sensor(4)
+def obj_start_gap(view: View) -> Array:
+    """How far the end effector is from the target, finely where it is near.
+
+    tanh of the way from one to the other, in the base frame, over 0.1 m, and of the distance beyond
+    0.15 m over 0.05 m.
+    """
+    return _gap(view, view.object_pos - view.state.ee_pos)
+
+
+@sensor(4)
+def obj_goal_gap(view: View) -> Array:
+    """How far the target is from where it is wanted, see :func:`obj_start_gap`."""
+    return _gap(view, view.goal.position - view.object_pos)
+
+
+def _gap(view: View, way: Array) -> Array:
+    xp = view.xp
+    near = xp.tanh((norm(xp, way) - RELEASED_AT) / 0.05)
+    return xp.concat([_finely(view, way), near[:, None]], axis=-1)
+
+
+def _finely(view: View, way: Array) -> Array:
+    """Return (n, 3): tanh of a vector of the world's, in the base frame, over 0.1 m."""
+    xp, yaw = view.xp, view.state.base_pose[:, 2]
+    ahead, left = _turned(xp, yaw, way[:, 0], way[:, 1])
+    return xp.tanh(xp.stack([ahead, left, way[:, 2]], axis=-1) / 0.1)
+
+
+def _turned(xp: Any, yaw: Array, x: Array, y: Array) -> tuple[Array, Array]:
+    """Return how far a vector of the world's goes ahead and to the left of a base."""
+    cos, sin = xp.cos(yaw), xp.sin(yaw)
+    return cos * x + sin * y, cos * y - sin * x
+
+
 @sensor(3)
 def target_size(view: View) -> Array:
     """Half the size of the target, m."""
@@ -138,8 +170,7 @@ def neighbours(view: View) -> Array:
     xp, state, goal = view.xp, view.state, view.goal
     pos = state.object_pos[goal.rows[:, None], goal.entries["neighbours"]]
     gap = pos - state.ee_pos[:, None]
-    cos, sin = xp.cos(state.base_pose[:, 2:]), xp.sin(state.base_pose[:, 2:])
-    ahead, left = cos * gap[..., 0] + sin * gap[..., 1], cos * gap[..., 1] - sin * gap[..., 0]
+    ahead, left = _turned(xp, state.base_pose[:, 2:], gap[..., 0], gap[..., 1])
     known = (goal.neighbours >= 0)[..., None]
     rows = xp.stack([ahead, left, gap[..., 2]], axis=-1)
     rows = xp.concat([xp.where(known, rows, 0.0), goal.neighbour_size[..., None]], axis=-1)
@@ -226,21 +257,6 @@ def goal_gap(view: View) -> Array:
 
 
 @sensor(2)
-def base_motion(view: View) -> Array:
-    """How the base moved in the last step, ahead and leftward, as a part of the largest motion."""
-    return view.require_motion()
-
-
-def motion_between(before: Array, after: Array) -> Array:
-    """Return (n, 2) what :func:`base_motion` shows of two (n, 3) poses."""
-    xp = array_namespace(after)
-    moved, yaw = after - before, before[:, 2]
-    ahead = xp.cos(yaw) * moved[:, 0] + xp.sin(yaw) * moved[:, 1]
-    turned = wrap(xp, moved[:, 2])
-    return xp.stack([ahead / BASE_DELTA_LINEAR, turned / BASE_DELTA_ANGULAR], axis=-1)
-
-
-@sensor(2)
 def obj_start_gps_compass(view: View) -> Array:
     """Where the target lay when the skill began, as :func:`goal_to_agent_gps_compass`."""
     return _polar(view, view.goal.object_start)
@@ -258,12 +274,6 @@ def marker_rel_pos(view: View) -> Array:
     return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.marker_pos)
 
 
-@sensor(3)
-def marker_start_sensor(view: View) -> Array:
-    """Where the handle was when the skill began, in the end effector's frame, m."""
-    return to_frame(view.xp, view.state.ee_pos, view.state.ee_quat, view.goal.position)
-
-
 @sensor(5)
 def marker_pose(view: View) -> Array:
     """Handle in the base frame, m; cosine and sine of the direction in which its front faces."""
@@ -271,6 +281,12 @@ def marker_pose(view: View) -> Array:
     yaw = yaw_of(xp, view.goal.of(state.link_quat, "joint")) - state.base_pose[:, 2]
     where = to_base(xp, state.base_pose, view.marker_pos)
     return xp.concat([where, xp.stack([xp.cos(yaw), xp.sin(yaw)], axis=-1)], axis=-1)
+
+
+@sensor(3)
+def marker_gap(view: View) -> Array:
+    """Way from the end effector to the handle, in the base frame: tanh of it over 0.1 m."""
+    return _finely(view, view.marker_pos - view.state.ee_pos)
 
 
 @sensor(3)
@@ -310,9 +326,7 @@ def compass(view: View) -> Array:
 
 def _place(view: View, place: Array) -> Array:
     xp, yaw = view.xp, view.state.base_pose[:, 2]
-    cos, sin = xp.cos(yaw), xp.sin(yaw)
-    ahead = cos * place[:, 0] + sin * place[:, 1]
-    left = cos * place[:, 1] - sin * place[:, 0]
+    ahead, left = _turned(xp, yaw, place[:, 0], place[:, 1])
     return xp.concat([xp.stack([ahead, left], axis=-1), place[:, 2:]], axis=-1)
 
 

@@ -193,7 +193,6 @@ class View:
         scan: (n, ``scan.RAYS``) ranges, m, where a sensor of the task needs them.
         course: (n, 3) distance to go on a comfortable way, m, and the (2,) direction of that way
             in the world, for tasks that measure progress along it.
-        motion: (n, 2) of the base in the last step, where a sensor of the task needs it.
     """
 
     def __init__(
@@ -204,10 +203,9 @@ class View:
         xp: Any = None,
         scan: Array | None = None,
         course: Array | None = None,
-        motion: Array | None = None,
     ) -> None:
         self.state, self.goal, self.geodesic, self.scan = state, goal, geodesic, scan
-        self.course, self.motion = course, motion
+        self.course = course
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
     def require_geodesic(self) -> Array:
@@ -239,16 +237,6 @@ class View:
         if self.scan is None:
             raise ValueError("the sensor base_scan needs ranges; give View(..., scan=...).")
         return self.scan
-
-    def require_motion(self) -> Array:
-        """Return the (n, 2) motion of the base.
-
-        Raises:
-            ValueError: whoever made this view did not measure it.
-        """
-        if self.motion is None:
-            raise ValueError("the sensor base_motion needs it; give View(..., motion=...).")
-        return self.motion
 
     @_once
     def ee(self) -> Array:

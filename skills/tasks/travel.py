@@ -31,6 +31,12 @@ class Pace:
     creep: float = 1.0
 
 
+def nearest_known(known: np.ndarray) -> np.ndarray:
+    """Return for each node of an (nx, ny) grid the flat index of the nearest that is ``known``."""
+    where = ndimage.distance_transform_edt(~known, return_distances=False, return_indices=True)
+    return np.ravel_multi_index(tuple(where), known.shape)
+
+
 class SpeedMap:
     """Where the robot can be, and how fast it likes to be there, on a grid.
 
@@ -59,6 +65,8 @@ class SpeedMap:
         self.clearance = ndimage.distance_transform_edt(self.free) * RESOLUTION
         speed = np.clip(self.clearance / pace.comfort, pace.slowest, 1.0)
         self.speed = speed * np.where(self.clearance < pace.margin, pace.creep, 1.0)
+        self._known = np.zeros(0, dtype=bool)
+        self._nearest = np.zeros(0, dtype=np.int64)
 
     def travel_time(self, goal: np.ndarray, radius: float, only_free: bool = True) -> np.ndarray:
         """Return the (nx, ny) time to a goal; infinite where there is no way.
@@ -75,6 +83,17 @@ class SpeedMap:
         front = np.ma.MaskedArray(gap, ~(self.free | near))
         time = skfmm.travel_time(front, self.speed, dx=RESOLUTION)
         return np.where(near, 0.0, np.ma.filled(time, np.inf))
+
+    def filled(self, time: np.ndarray) -> np.ndarray:
+        """Return (nx, ny) times, where one is infinite that of the nearest node with a way.
+
+        The robot may stand between a free node and one that is not. Which node is nearest is kept:
+        the ways to most goals reach the same nodes.
+        """
+        known = np.isfinite(time)
+        if not np.array_equal(known, self._known):
+            self._known, self._nearest = known, nearest_known(known)
+        return time.ravel()[self._nearest]
 
     def time_to(self, ends: np.ndarray, window: tuple[slice, slice]) -> np.ndarray:
         """Return the time to the nearest end inside a part of the grid; infinite without a way.

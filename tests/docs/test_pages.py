@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from skills.tasks.sensors import SENSORS
 from tests.docs.follow import ROOT, follow
 
 NAMED = re.compile(
@@ -15,7 +16,12 @@ NAMED = re.compile(
     r"[a-z0-9_/]+\.(?:py|yaml|sh))`"
 )
 TO_BE_WRITTEN = ("skills/tasks/wave.py",)
-TUTORIALS = [f"tutorials/{page.name}" for page in (ROOT / "docs/tutorials").glob("*.md")]
+FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)#:\s]+\.md)")
+PAGES = [
+    str(page.relative_to(ROOT))
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("docs/tutorials/*"))
+]
 
 
 def test_a_scenario(tmp_path):
@@ -36,6 +42,22 @@ def test_an_object(tmp_path):
     follow("tutorials/object.md", tmp_path, code=tmp_path)
 
 
+def test_an_apartment(tmp_path):
+    follow("tutorials/apartment.md", tmp_path)
+    summary = json.loads((tmp_path / "result/summary.json").read_text())
+    assert summary["success"]["mean"] == 1.0
+
+
+def test_stable_baselines3(tmp_path):
+    pytest.importorskip("stable_baselines3", reason="pip install 'tpsrl[sb3]'")
+    assert "of 3 succeeded" in follow("tutorials/stable_baselines3.md", tmp_path)
+
+
+def test_an_agent_of_ones_own(tmp_path):
+    follow("evaluation.md", tmp_path)
+    assert (tmp_path / "outputs/mine/episodes.jsonl").read_text().count("\n") == 2
+
+
 def test_files_that_pages_name_are_there():
     pages = sorted((ROOT / "docs").glob("*.md"))  # notes keep what was there on their day
     named = {(page.name, name) for page in pages for name in NAMED.findall(page.read_text())}
@@ -43,9 +65,27 @@ def test_files_that_pages_name_are_there():
     assert not wrong, wrong
 
 
-@pytest.mark.parametrize("page", ["index.md", "start.md", "concepts.md", *TUTORIALS])
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_short_and_its_prose_narrow(page):
-    text = (ROOT / "docs" / page).read_text()
+    text = (ROOT / page).read_text()
     assert len(text.split()) <= 1500
-    prose = [line for line in text.splitlines() if not line.startswith("|")]
-    assert not [line for line in prose if len(line) > 100]
+    prose = FENCED.sub("", text).splitlines()
+    assert not [line for line in prose if len(line) > 100 and line[0] not in "|!"]
+
+
+def test_every_sensor_is_on_its_page():
+    rows = re.findall(r"^\| (`.+?`) \| (\d+) \|", (ROOT / "docs/sensors.md").read_text(), re.M)
+    told = {name: int(size) for names, size in rows for name in re.findall(r"`(\w+)`", names)}
+    known = {n: s.size for n, s in SENSORS.items() if s.read.__module__ == "skills.tasks.sensors"}
+    assert told == known
+
+
+def test_every_page_is_reached_from_the_readme():
+    reached, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        reached.add(page)
+        links = {(page.parent / link).resolve() for link in LINK.findall(page.read_text())}
+        todo += [link for link in links - reached if link.is_file()]
+    pages = {page for page in (ROOT / "docs").rglob("*.md") if page.name != "index.md"}
+    assert not pages - reached - set((ROOT / "docs/api").iterdir())  # they are the site's

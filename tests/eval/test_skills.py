@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from eval.skills import SkillEvalConfig, parts_of
+from skills.learned.cards import SHIPPED
 from tpsrl.cli import main
+from tpsrl.errors import UserError
 
 WORDS = ["eval", "skill=pick", "agent=random", "actions=restricted"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,10 +62,13 @@ def test_the_same_command_goes_on_with_any_number_of_workers(measured, tmp_path)
 def test_results_of_another_agent_are_never_taken_for_ones_own(measured, tmp_path, capsys):
     for name in ("config.json", "episodes.jsonl"):
         (tmp_path / name).write_bytes((measured / name).read_bytes())
-    other = ["eval", "skill=pick", "agent=scripted", "actions=restricted", "seed=3"]
+    other = ["eval", "skill=pick", "agent=scripted", "seed=3"]
     words = [*other, "episodes=4", "workers=1", f"out={tmp_path}"]
+    assert main([*words, "actions=restricted"]) == 2
+    assert "the scripted pick moves the base" in capsys.readouterr().err
     assert main(words) == 2
-    assert "agent=random, this one has agent=scripted" in capsys.readouterr().err
+    theirs, ours = capsys.readouterr().err.split("this one has")
+    assert "agent=random" in theirs and "agent=scripted" in ours
     (tmp_path / "config.json").unlink()
     assert main(words) == 2
     assert "nobody can say what made it; choose another out=" in capsys.readouterr().err
@@ -111,3 +117,12 @@ def test_an_interrupted_measurement_is_not_exported(tmp_path, capsys):
 def test_engine_is_now_sim(words, capsys):
     assert main([*words, "engine=habitat"]) == 2
     assert "it is 'sim' now" in capsys.readouterr().err
+
+
+def test_students_and_teachers_are_those_that_ship():
+    for agent in ("student", "teacher"):
+        policy, env_args = parts_of(SkillEvalConfig(skill="open_fridge", agent=agent))
+        assert policy.path == SHIPPED / agent / "open_fridge.safetensors"
+        assert (env_args["depth"] is None) == (agent == "teacher")
+    with pytest.raises(UserError, match="weights=x would not be used by agent=teacher"):
+        parts_of(SkillEvalConfig(skill="open_fridge", agent="teacher", weights=Path("x")))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import torch
 
-from skills.superseded.imitation.rounds import _new_policy
+from skills.envs.config import EnvConfig, action_space
 from ver_trainer.config import NetConfig
+from ver_trainer.envs.spaces import describe
 from ver_trainer.export import save_policy
-from ver_trainer.nets.policy import Policy
+from ver_trainer.nets.policy import Policy, make_policy
 
 STATE = {"depth": None, "split": "val"}
 SMALL = NetConfig(encoder="auto", mlp=[16], core="lstm", core_size=8, core_layers=1)
@@ -18,7 +19,9 @@ SMALL = NetConfig(encoder="auto", mlp=[16], core="lstm", core_size=8, core_layer
 def small_policy(skill: str, seed: int = 0, sensors: tuple[str, ...] | None = None) -> Policy:
     """Return a random policy of a skill, without depth; ``sensors`` instead of the contract's."""
     torch.manual_seed(seed)
-    policy = _new_policy(skill, {**STATE, "sensors": sensors}, SMALL)
+    env = EnvConfig(depth=None, split="val", sensors=sensors)
+    task = env.task(skill)
+    policy = make_policy(describe(env.space(task), action_space(task)), SMALL)
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))

@@ -20,4 +20,4 @@ def test_the_scripted_chain_gives_start_states_once(tmp_path, monkeypatch, capfd
 
 
 def test_starts_of_the_chain_are_off_unless_asked_for():
-    assert parse(["skill=pick"])[0].chain_starts == 0
+    assert parse(["skill=pick", "config=laptop"])[0].chain_starts == 0

@@ -61,8 +61,10 @@ def training(out: Path, *overrides: str) -> None:
     rank = runner.parts.group.rank
     result = runner.run()
     torch.save(runner.parts.policy.state_dict(), out / f"weights{rank}.pt")
-    found = [result.steps, result.updates, result.mean_return, len(runner.episodes)]
+    found = [result.steps, result.updates, result.mean_return, len(runner.episodes.ended)]
     (out / f"result{rank}.json").write_text(json.dumps(found))
+    threads = [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
+    assert not any("gloo" in name for name in threads), f"the group's threads stay: {threads}"
 
 
 def connecting(out: Path) -> None:
@@ -128,7 +130,7 @@ def batches(out: Path, kind: str) -> None:
         "preempts": preempts and np.isfinite(parts.preemption.planned_seconds),
         "seed": parts.pool.seed if tensors else parts.pool.options.seed_offset,
         "observed": float(parts.storage.obs["t" if tensors else "obs"].double().sum()),
-        "success": np.mean([e.info["success"] for e in runner.episodes]),
+        "success": np.mean([e.info["success"] for e in runner.episodes.ended]),
     }
     (out / f"batch{parts.group.rank}.json").write_text(json.dumps(found, default=bool))
 

@@ -216,6 +216,17 @@ def test_best_is_by_evaluation_where_there_is_one(tmp_path: Path) -> None:
     assert scores[int(best["name"].removeprefix("update_"))] == best["score"]
 
 
+def test_best_is_by_success_where_episodes_tell_of_it(tmp_path: Path) -> None:
+    """A reward may fall while success rises."""
+    values = {"log.checkpoint_interval": 3, "log.interval": 1}
+    train(config(tmp_path, **values, collector="inline", env_args={"kind": "Ragged"}), make)
+    records = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    best = json.loads((tmp_path / "checkpoints" / "best.json").read_text())
+    assert best["by"] == "success"
+    rates = {r["update"]: r["episode/success"] for r in records}
+    assert rates[int(best["name"].removeprefix("update_"))] == best["score"]
+
+
 def test_scores_of_two_kinds_are_not_compared(run: Path) -> None:
     """A return of 20 must not stand for ever above a share of successes of at most 1."""
     values = {"log.eval_interval": 2, "log.eval_episodes": 2, "collector": "inline"}

@@ -30,21 +30,42 @@ def polygon_distance_grid(xs: np.ndarray, ys: np.ndarray, polygon: np.ndarray) -
     Returns:
         (a, b) float64, m; negative inside.
     """
-    nearest = np.full((len(xs), len(ys)), np.inf)
-    outward = np.full((len(xs), len(ys)), -np.inf)
-    for tail, head in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
-        length = float(np.hypot(*(head - tail)))
-        if length < 1e-9:
-            continue
-        ux, uy = (head - tail) / length
-        x, y = (xs - tail[0])[:, None], (ys - tail[1])[None, :]
-        along = x * ux + y * uy
-        across = x * uy - y * ux
-        beyond = np.maximum(np.maximum(-along, along - length), 0.0)
-        np.minimum(nearest, across * across + beyond * beyond, out=nearest)
-        np.maximum(outward, across, out=outward)
-    distance = np.sqrt(nearest)
-    return np.where(outward > 0.0, distance, -distance)
+    edges = np.roll(polygon, -1, axis=0) - polygon
+    found: np.ndarray = _distance_grid(xs, ys, polygon, edges, np.hypot(*edges.T))
+    return found
+
+
+@compiled_later
+def _distance_grid(
+    xs: np.ndarray, ys: np.ndarray, tails: np.ndarray, edges: np.ndarray, lengths: np.ndarray
+) -> np.ndarray:
+    """Signed distance, (a, b), from the nodes of a grid to a polygon.
+
+    Args:
+        xs: (a,) coordinates of the grid's rows, m.
+        ys: (b,) coordinates of the grid's columns, m.
+        tails: (v, 2) where its edges begin, counter-clockwise, m.
+        edges: (v, 2) how they go on, m.
+        lengths: (v,) of them, m.
+    """
+    distances = np.empty((len(xs), len(ys)))
+    for i in range(len(xs)):
+        for j in range(len(ys)):
+            nearest, outward = np.inf, -np.inf
+            for e in range(len(tails)):
+                length = lengths[e]
+                if length < 1e-9:
+                    continue
+                ux, uy = edges[e, 0] / length, edges[e, 1] / length
+                x, y = xs[i] - tails[e, 0], ys[j] - tails[e, 1]
+                along = x * ux + y * uy
+                across = x * uy - y * ux
+                beyond = max(max(-along, along - length), 0.0)
+                nearest = min(nearest, across * across + beyond * beyond)
+                outward = max(outward, across)
+            distance = np.sqrt(nearest)
+            distances[i, j] = distance if outward > 0.0 else -distance
+    return distances
 
 
 @compiled_later

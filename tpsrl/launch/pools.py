@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
-from functools import partial
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from tpsrl.jobs.pool import JobPool
@@ -13,7 +11,6 @@ from tpsrl.launch.config import LaunchConfig
 
 J = TypeVar("J")
 R = TypeVar("R")
-_launch = ContextVar("launch", default=LaunchConfig())  # noqa: B039 - nobody changes it
 Work = Callable[[], AbstractContextManager[Callable[[J], R]]]
 
 
@@ -38,33 +35,3 @@ def open_pool(
     from tpsrl.launch.ray_pool import RayPool
 
     return RayPool(launch, work, workers, attempts, timeout)
-
-
-@contextmanager
-def jobs_on(launch: LaunchConfig) -> Iterator[None]:
-    """Have :func:`run_jobs` within use this engine: imitation, which calls it, is superseded."""
-    token = _launch.set(launch)
-    try:
-        yield
-    finally:
-        _launch.reset(token)
-
-
-def run_jobs(function: Callable[[J], R], jobs: Sequence[J], workers: int) -> Iterator[tuple[J, R]]:
-    """Yield jobs of which nothing is kept from one to the next, with their results, in any order.
-
-    Args:
-        function: importable.
-        jobs: picklable.
-        workers: processes.
-
-    Raises:
-        UserError: see :meth:`tpsrl.jobs.pool.JobPool.results`.
-    """
-    with open_pool(_launch.get(), partial(_bare, function), workers) as pool:
-        yield from pool.results(jobs)
-
-
-@contextmanager
-def _bare(function: Callable[[J], R]) -> Iterator[Callable[[J], R]]:
-    yield function

@@ -207,17 +207,18 @@ def shape_points(shape: Shape) -> np.ndarray:
 
 def convex_outline(points: np.ndarray) -> np.ndarray:
     """Return the (v, 2) convex hull, counter-clockwise, of (k, 2) points (monotone chain)."""
-    unique = np.unique(np.round(points, 9), axis=0)
+    # Plain numbers: NumPy takes a hundred times as long for a handful of them.
+    unique = sorted({(x, y) for x, y in np.round(points, 9).tolist()})
 
-    def half(ordered: np.ndarray) -> list[np.ndarray]:
-        chain: list[np.ndarray] = []
-        for p in ordered:
+    def half(ordered: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        chain: list[tuple[float, float]] = []
+        for x, y in ordered:
             while len(chain) >= 2:
-                a, b = chain[-1] - chain[-2], p - chain[-1]
-                if a[0] * b[1] - a[1] * b[0] > 1e-12:
+                (ax, ay), (bx, by) = chain[-2:]
+                if (bx - ax) * (y - by) - (by - ay) * (x - bx) > 1e-12:
                     break
                 chain.pop()
-            chain.append(p)
+            chain.append((x, y))
         return chain[:-1]
 
     return np.array(half(unique) + half(unique[::-1]))

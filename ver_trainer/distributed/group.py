@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from datetime import timedelta
 from typing import Any
@@ -53,6 +54,9 @@ class Group:
                 "torchrun"
             )
         if not dist.is_initialized():
+            # Optimizers import it, and its functions have the group of that moment as a default:
+            # imported with one it would keep the group's threads for ever, which abort at exit.
+            importlib.import_module("torch.distributed.nn.functional")
             backend = "nccl" if group.device.type == "cuda" else "gloo"
             dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
         group.rank, group.size = dist.get_rank(), dist.get_world_size()

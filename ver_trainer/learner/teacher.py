@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ver_trainer.config import DistillConfig, PPOConfig
-from ver_trainer.envs.spaces import EnvSpec
+from ver_trainer.envs.spaces import ActionSpec, EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import load_policy
 from ver_trainer.learner.extras import ExtraLoss, along
@@ -33,7 +33,9 @@ class Teacher:
         schedule: weight of the loss as a function of (share of the training, steps) done.
         name: of its records.
         error: ``kl`` for KL(teacher || student), of discrete actions the cross-entropy up to a
-            constant, or ``squared`` for the squared distance of the means.
+            constant, or ``action`` for minus the log probability of what the teacher would do: its
+            most likely action, clipped to the environment's bounds.
+        choice_coef: weight in ``action`` of a dimension that chooses between -1 and +1.
     """
 
     module = None
@@ -45,10 +47,12 @@ class Teacher:
         schedule: Callable[[float, int], float],
         name: str,
         error: str = "kl",
+        choice_coef: float = 1.0,
     ) -> None:
         self.policy = policy.requires_grad_(False)
         self.schedule, self.name, self.error = schedule, name, error
         device = next(policy.parameters()).device
+        self._bound, self._choice_coef = _bounds(policy.spec.action, device), choice_coef
         self.state = torch.zeros(num_envs, policy.actor_state_size, device=device)
         self.coefficient = schedule(0.0, 0)
         self._targets: Tensor | None = None
@@ -74,9 +78,9 @@ class Teacher:
         action = storage.tensors["action"][rows]
         packing = Packing(torch.from_numpy(packed.batch_sizes), state, action)
         distribution, last = self.policy.actor_pass(obs, packing)
-        flat = distribution.flat()
-        self._targets = flat.new_zeros(storage.capacity, flat.shape[1])
-        self._targets[rows] = flat
+        label = distribution.flat() if self.error == "kl" else self._bounded(distribution.mode())
+        self._targets = label.new_zeros(storage.capacity, *label.shape[1:])
+        self._targets[rows] = label
         self._known = np.zeros(storage.capacity, bool)
         self._known[packed.rows] = True
         newest = np.argsort(storage.episode[packed.first_rows], kind="stable")
@@ -88,11 +92,23 @@ class Teacher:
         if self._targets is None:
             return None
         index = torch.from_numpy(batch.rows).to(self._targets.device)
-        distribution, targets = forward.distribution, self._targets[index]
-        measure = distribution.divergence if self.error == "kl" else distribution.distance
+        targets = self._targets[index]
         known = torch.from_numpy(self._known[batch.rows]).to(targets.device)
-        loss = (measure(targets) * batch.weight * known).mean()
+        loss = (self._measure(forward.distribution, targets) * batch.weight * known).mean()
         return ExtraLoss(loss, {self.error: loss.detach()})
+
+    def _bounded(self, action: Tensor) -> Tensor:
+        return action if self._bound is None else action.clamp(-self._bound, self._bound)
+
+    def _measure(self, distribution: Any, targets: Tensor) -> Tensor:
+        """Distance ``[n]`` of ``distribution`` to each row's label."""
+        if self.error == "kl":
+            return distribution.divergence(targets)
+        binary = getattr(distribution, "binary", None)
+        if binary is None:
+            return -distribution.log_prob(targets)
+        weight = torch.where(binary, self._choice_coef, 1.0)
+        return -(distribution.log_probs(targets) * weight).sum(-1)
 
     def state_dict(self) -> dict[str, Any]:
         """The recurrent states."""
@@ -124,8 +140,17 @@ def make_teacher(
     policy = load_policy(config.teacher, str(device))
     _check_fit(policy, student, config)
     return Teacher(
-        policy, num_envs, lambda progress, _: along(config.coef, progress), "distill", config.loss
-    )
+        policy, num_envs, lambda progress, _: along(config.coef, progress), "distill", config.loss,
+        config.choice_coef,
+    )  # fmt: skip
+
+
+def _bounds(action: ActionSpec, device: torch.device) -> Tensor | None:
+    """Where an action is clipped ``[size]``, in the policy's units; None if it is a choice."""
+    if action.kind == "discrete":
+        return None
+    finite = np.isfinite(action.low) & np.isfinite(action.high)
+    return torch.from_numpy(np.where(finite, 1.0, np.inf).astype(np.float32)).to(device)
 
 
 def _check_fit(teacher: Policy, student: Policy, config: DistillConfig) -> None:
@@ -147,8 +172,4 @@ def _check_fit(teacher: Policy, student: Policy, config: DistillConfig) -> None:
     if sorted(teacher.config.binary_actions) != sorted(student.config.binary_actions):
         raise ConfigError(
             f"{who} has net.binary_actions={list(teacher.config.binary_actions)}: use the same"
-        )
-    if config.loss == "squared" and spec.action.kind == "discrete":
-        raise ConfigError(
-            "distill.loss=squared is for Box actions, and this environment's are discrete: use kl"
         )

@@ -50,10 +50,6 @@ class Categorical:
         """KL(reference || self) ``[n]`` in nats; ``reference`` is another's :meth:`flat`."""
         return (reference.exp() * (reference - self.log_probs)).sum(-1)
 
-    def distance(self, reference: Tensor) -> Tensor:
-        """Choices have no distance but the divergence."""
-        return self.divergence(reference)
-
 
 class DiagonalGaussian:
     """Independent normal distributions, one per action dimension."""
@@ -73,8 +69,12 @@ class DiagonalGaussian:
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Log densities ``[n]``, summed over dimensions."""
+        return self.log_probs(action).sum(-1)
+
+    def log_probs(self, action: Tensor) -> Tensor:
+        """Log densities ``[n, size]`` of every dimension."""
         z = (action - self.mean) * torch.exp(-self.log_std)
-        return (-0.5 * z * z - self.log_std - 0.5 * _LOG_2PI).sum(-1)
+        return -0.5 * z * z - self.log_std - 0.5 * _LOG_2PI
 
     def entropy(self) -> Tensor:
         """Differential entropy ``[n]`` in nats, summed over dimensions."""
@@ -122,12 +122,10 @@ class MixedActions(DiagonalGaussian):
         """The mean, and the likelier one of -1 and +1."""
         return torch.where(self.binary, _sign(self.output), self.output)
 
-    def log_prob(self, action: Tensor) -> Tensor:
-        """Log probabilities ``[n]``, densities of the normal dimensions included."""
-        z = (action - self.mean) * torch.exp(-self.log_std)
-        normal = -0.5 * z * z - self.log_std - 0.5 * _LOG_2PI
+    def log_probs(self, action: Tensor) -> Tensor:
+        """Log densities or, of binary dimensions, probabilities ``[n, size]``."""
         choice = F.logsigmoid(_sign(action) * self.output)
-        return torch.where(self.binary, choice, normal).sum(-1)
+        return torch.where(self.binary, choice, super().log_probs(action))
 
     def entropy(self) -> Tensor:
         """Entropy ``[n]`` in nats, summed over dimensions."""

@@ -33,14 +33,16 @@ SMALL = [
 def trained(tmp_path_factory):
     """The run folder of a short training of Pick."""
     out = tmp_path_factory.mktemp("loop") / "my runs" / "pick"
-    assert main(["train", "skill=pick", f"out={out}", *SMALL]) == 0
+    assert main(["train", "skill=pick", "config=laptop", f"out={out}", *SMALL]) == 0
     return out
 
 
 def after(out, capsys):
     """Return the commands that the training prints at its end."""
     capsys.readouterr()
-    assert main(["train", "skill=pick", f"out={out}", *SMALL]) == 0  # all steps are done
+    assert (
+        main(["train", "skill=pick", "config=laptop", f"out={out}", *SMALL]) == 0
+    )  # all steps are done
     lines = capsys.readouterr().out.split("next:\n")[1].splitlines()
     return [shlex.split(line)[1:] for line in lines]
 

@@ -86,11 +86,11 @@ def _place(rng: np.random.Generator) -> np.ndarray:
 
 
 def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
-    """What a task sees; a robot whose place is its scan, its course and its motion."""
+    """What a task sees; a robot whose place is its scan and its course."""
     scan = abs(s.base_pose[:, :1] + s.base_pose[:, 1:2] + 0 * s.base_pose[:, [0] * RAYS])
-    motion, course = s.base_pose[:, :2] / 10.0, s.base_pose / 5.0
+    course = s.base_pose / 5.0
     goal = stack_goals(rows, s.base_pose)
-    return View(s, goal, geodesic, scan=scan, course=course, motion=motion)
+    return View(s, goal, geodesic, scan=scan, course=course)
 
 
 def to_torch(value: Any) -> Any:

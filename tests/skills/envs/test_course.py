@@ -9,9 +9,11 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.tasks.course import FAN, Course
+from skills.tasks.places import detour
 from skills.tasks.scan import FAR_REACH, REACH
 from tests.skills.envs.test_environments import shipped
 from tpsrl.errors import UserError
+from tpsrl.geometry.arrays import to_base
 from tpsrl.robot import fetch
 from tpsrl.sim.door import SceneInfo
 from tpsrl.sim.navigation import GridNavigation
@@ -130,22 +132,33 @@ def test_gap_tells_where_navigate_succeeds():
     env.close()
 
 
-def test_motion_is_what_the_base_did():
-    episodes = shipped("rearrange_easy")
-    env = SkillEnv("navigate", depth=None, episodes=episodes, sensors=("base_motion",))
-    assert np.all(env.reset(seed=2)[0]["base_motion"] == 0.0)
-    pose = env.sim.state().base_pose[0].copy()
-    moved = False
-    for action in ([0.5, 0.0, -1.0], [0.0, -0.7, -1.0], *[[1.0, 0.0, -1.0]] * 120):
-        seen = env.step(np.array(action))[0]["base_motion"]
-        now = env.sim.state().base_pose[0].copy()
-        ahead = (now - pose)[:2] @ [np.cos(pose[2]), np.sin(pose[2])]
-        turned = (now[2] - pose[2] + np.pi) % (2 * np.pi) - np.pi
-        wanted = [ahead / fetch.BASE_DELTA_LINEAR, turned / fetch.BASE_DELTA_ANGULAR]
-        assert seen == pytest.approx(wanted, abs=1e-5)
-        moved, pose = moved or ahead > 0.03, now
-    assert moved and abs(seen[0]) < 0.03  # it presses on a wall or on furniture
-    assert np.all(env.reset(seed=3)[0]["base_motion"] == 0.0)
+@pytest.mark.parametrize("skill", ["pick", "place"])
+def test_gaps_show_the_last_centimetres(skill: str):
+    """Where they are not at their ends they give the way back; below 0 Place may let go."""
+    name = {"pick": "obj_start_gap", "place": "obj_goal_gap"}[skill]
+    env = SkillEnv(skill, depth=None, episodes=shipped("rearrange_easy"), sensors=(name,))
+    fine = 0
+    for seed in range(4):
+        env.reset(seed=seed)
+        for _ in range(30):
+            action = env.action_space.sample()
+            action[7] = 1.0  # what is held stays held
+            seen, _, terminated, _, info = env.step(action)
+            gap, view = seen[name], env.worlds.view
+            ends = (view.object_pos, view.goal.position)
+            ends = (view.state.ee_pos, view.object_pos) if skill == "pick" else ends
+            here, there = (to_base(np, view.state.base_pose, end)[0] for end in ends)
+            inner = np.abs(gap[:3]) < 0.99
+            assert 0.1 * np.arctanh(gap[:3][inner]) == pytest.approx(
+                (there - here)[inner], abs=1e-3
+            )
+            assert (gap[3] < 0) == (np.linalg.norm(there - here) < 0.15)
+            if skill == "place":
+                assert (gap[3] < 0) == (info["goal_distance"] < 0.15)
+            fine += int(inner.sum())
+            if terminated:
+                break
+    assert fine > 10
     env.close()
 
 
@@ -162,3 +175,22 @@ def test_far_scan_shows_the_same_outlines_from_farther_away():
         assert np.allclose(np.minimum(ranges, REACH), REACH * (1.0 - seen["base_scan"]), atol=1e-5)
         farther += int((ranges > REACH).sum())
     assert farther > 10
+
+
+def test_the_way_round_ends_before_a_shelf_and_above_a_table():
+    env = SkillEnv("place", depth=None, episodes=shipped("rearrange_easy"))
+    env.reset(seed=0)
+    view = env.worlds.view
+    base, point = view.state.base_pose[:, :2], np.array([[0.0, 0.0, 0.9]])
+    shelf, table = np.array([[0.0, 1.0, 1.0, 0.0]]), np.array([[0.0, 1.0, 0.0, 0.0]])
+
+    def left(place: np.ndarray, out: float, aside: float, height: float) -> float:
+        """The base is so far out of the furniture, which faces along y, and so far to its side."""
+        point[:, :2] = base - [aside, out]
+        return float(detour(view, np.array([[0.0, 0.0, height]]), point, place)[0])
+
+    assert left(shelf, 0.7, 0.1, 0.95) == left(table, -0.7, 1.0, 0.95) == 0.0
+    assert left(shelf, 0.7, -1.0, 0.95) == pytest.approx(0.85)
+    assert left(shelf, -0.5, 0.0, 0.95) == pytest.approx(1.0)
+    assert left(table, 0.7, 0.0, 0.6) == pytest.approx(0.3)
+    env.close()

@@ -116,7 +116,7 @@ def test_handles_of_imported_scenes_are_found(scenes):
 
 def test_ver_trains_with_workers_that_have_servers(tmp_path, scenes):
     words = [
-        "train", "skill=navigate", "total_steps=256", f"out={tmp_path / 'run'}",
+        "train", "skill=navigate", "config=laptop", "total_steps=256", f"out={tmp_path / 'run'}",
         "env_args.depth=40", f"env_args.sim={SERVED}", f"env_args.path={scenes}",
         "env_args.split=val", "collector=workers", "collect.num_envs=2", "collect.steps=32",
         "net.mlp=[16]", "net.core_size=8", "log.progress=false", "log.tensorboard=false",
@@ -140,7 +140,7 @@ def test_evaluation_of_a_skill(tmp_path, scenes, capsys):
 @pytest.mark.parametrize(
     "words",
     [
-        ["train", "skill=pick", "env_args.sim=habitat", "env_args.split=val", "collector=inline"],
+        ["train", "skill=pick", "config=laptop", "env_args.sim=habitat", "env_args.split=val"],
         ["eval", "skill=pick", "agent=random", "sim=habitat", "episodes=1", "workers=1"],
     ],
 )

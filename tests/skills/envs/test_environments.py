@@ -168,6 +168,16 @@ def test_some_episodes_may_begin_later_in_the_task():
     assert max(found) > 0.2 and max(found) <= 0.45
 
 
+def test_who_closes_may_begin_with_the_drawer_partly_shut():
+    env = make("close_cab", depth=None, options={"ajar": 1.0}).unwrapped
+    found = []
+    for seed in range(12):
+        env.reset(seed=seed)
+        found.append(float(env.worlds.view.joint_pos[0]))
+    env.close()
+    assert sum(0.05 < q < 0.39 for q in found) >= 6
+
+
 def test_place_starts_with_the_target_in_the_hand_far_from_its_goal():
     env = make("place", depth=None).unwrapped
     for seed in range(4):

@@ -114,13 +114,19 @@ def test_grip_and_stop_begin_as_the_book_says():
 
 
 def test_a_student_reads_the_contract_and_its_critic_the_state():
-    _, config = training.parse(["skill=open_fridge", "config=student"])
+    _, config = training.parse(["skill=open_fridge"])
+    assert config == training.parse(["skill=open_fridge", "config=student"])[1]
+    assert training.parse(["skill=flee"]) == training.parse(["skill=flee", "config=laptop"])
     contract, state = BOOK["open_fridge"].task.sensors, BOOK["open_fridge"].state
     assert tuple(config.net.actor_obs) == contract and "head_depth" in contract
     assert tuple(config.net.critic_obs) == state
     assert Path(config.distill.teacher) == training.TEACHERS / "open_fridge.safetensors"
+    assert EnvConfig(**config.env_args).task("open_fridge").failed_stop_ends  # as in evaluation
+    assert "options" not in training.parse(["skill=pick"])[1].env_args
     for words, sentence in (
         (["skill=open_fridge", "teacher=/nowhere"], "no such file or folder"),
+        (["skill=pick", "env_args.actions=restricted"], "no teacher of 'pick' of actions=restr"),
+        (["skill=flee", "teacher=shipped"], "no teacher of 'flee' ships"),
         (["env=CartPole-v1", "teacher=shipped"], "teacher= is of skills"),
         (["skill=open_fridge", "teacher=shipped", "distill.teacher=a"], "give one of them"),
     ):
@@ -142,7 +148,12 @@ def test_skills_in_a_row_are_named_once():
 
 def test_without_a_config_teachers_are_trained_first_and_then_their_students(tmp_path, capsys):
     small = ["total_steps=32", "collect.num_envs=2", "collect.worlds=1", "collect.steps=16"]
-    more = ["env_args.depth=36", f"env_args.episodes={shipped('in_fridge')}", "ppo.mini_batches=1"]
+    more = [
+        "chain_starts=0",
+        "env_args.depth=36",
+        f"env_args.episodes={shipped('in_fridge')}",
+        "ppo.mini_batches=1",
+    ]
     words = ["skills=open_fridge", *small, *more, "log.tensorboard=false", f"out={tmp_path}"]
     series.run(series.wanted(words), words)
     student = yaml.safe_load((tmp_path / "open_fridge" / "config.yaml").read_text())
@@ -156,7 +167,7 @@ def test_without_a_config_teachers_are_trained_first_and_then_their_students(tmp
 
 
 def test_mistakes_cost_more_the_better_a_policy_is():
-    options = {"mistake_penalty": 4.0}
+    options = {"mistake_penalty": 4.0, "haste": 0.1}
     env = SkillEnv("place", depth=None, options=options, episodes=shipped("rearrange_easy"))
     env.reset(seed=1)
     worlds, release = env.worlds, np.zeros((1, 10))
@@ -168,7 +179,7 @@ def test_mistakes_cost_more_the_better_a_policy_is():
     for mastery in (0.25, 1.0):
         skilled = dataclasses.replace(begun, mastery=np.full(1, mastery))
         _, dearer = worlds.task.step(worlds.view, skilled, never)
-        assert dearer.reward == pytest.approx(outcome.reward - 4.0 * mastery)
+        assert dearer.reward == pytest.approx(outcome.reward - 4.1 * mastery)
     env.close()
 
 

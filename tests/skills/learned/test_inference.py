@@ -109,6 +109,6 @@ def test_actions_do_not_depend_on_the_number_of_threads(name):
 
 
 def test_processes_that_step_a_simulator_import_no_torch():
-    modules = "skills.superseded.imitation.collect, skills.learned.factory, eval.trials"
+    modules = "skills.learned.factory, eval.trials"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,6 @@ import pytest
 
 from tpsrl.errors import UserError
 from tpsrl.jobs.pool import JobPool
-from tpsrl.launch.pools import run_jobs
 
 
 @contextlib.contextmanager
@@ -32,10 +31,6 @@ def counting(log):
     yield run
     with open(log, "a") as file:
         file.write("closed\n")
-
-
-def negative(number):
-    return -number
 
 
 def test_workers_build_once_use_one_thread_and_close(tmp_path, monkeypatch):
@@ -70,7 +65,3 @@ def test_errors_of_jobs_reach_the_caller(tmp_path):
         list(pool.run([1, "bad"]))
     with JobPool(work) as pool, pytest.raises(RuntimeError, match="EOFError: planned"):
         list(pool.run(["end of file"]))
-
-
-def test_plain_functions_need_nothing_built():
-    assert sorted(run_jobs(negative, [1, 2, 3], 2)) == [(1, -1), (2, -2), (3, -3)]

@@ -29,6 +29,7 @@ from tpsrl.sim.door import (
 from tpsrl.sim.mujoco.contacts import cast, deepest_overlap
 from tpsrl.sim.mujoco.head import HeadDepth
 from tpsrl.sim.mujoco.model import build
+from tpsrl.sim.mujoco.native import stop_clock
 from tpsrl.sim.mujoco.pool import fits, need
 from tpsrl.sim.mujoco.render import Renderer
 from tpsrl.sim.mujoco.shared import SharedModel
@@ -84,6 +85,7 @@ class MujocoSimulator(Simulator):
             raise UserError(f"num_envs is {num_envs}; it must be at least 1.")
         # By itself MuJoCo would write MUJOCO_LOG.TXT into whatever folder the user stands in.
         mujoco.set_mju_user_warning(_log.warning)
+        stop_clock()
         self.num_envs = num_envs
         self.info = EngineInfo("mujoco", mujoco.__version__, fetch.CONTROL_HZ, fetch.PHYSICS_HZ)
         self._types = object_types() if types is None else types

@@ -43,14 +43,17 @@ from tpsrl.sim.mujoco.table import (
     DATA,
     DOF,
     GRASP,
+    LINKS,
     MODEL,
     NQ,
     NV,
+    OFFSETS,
     OWN_TABLE,
     PLACE,
     QPOS,
     QVEL,
     TIP,
+    XMAT,
     XPOS,
 )
 from tpsrl.sim.mujoco.touch import could_grasp, force, touches
@@ -68,6 +71,8 @@ _SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
 _FORWARD, _TURN = range(ACTION_BASE.start, ACTION_BASE.stop)
 _LINEAR, _ANGULAR = fetch.BASE_DELTA_LINEAR, fetch.BASE_DELTA_ANGULAR
 _ARM, _DELTA, _HOLD = fetch.ARM_DOF, fetch.ARM_DELTA, fetch.HOLD_THRESHOLD
+_ROUNDING = 1e-9
+"""Far more than the order in which one adds can make out in a distance, m."""
 
 
 @compiled
@@ -169,11 +174,24 @@ def _cup_acts(table: np.ndarray, command: float) -> bool:
 
 @compiled
 def _comes_loose(table: np.ndarray) -> bool:
-    """Return whether what the cup holds or has let go may be too far from it."""
+    """Return whether what the cup holds or has let go may be too far from it.
+
+    Python then looks closely: it may not add in this order.
+    """
     grasp = numbers(table[GRASP], 3)
-    if grasp[1] >= 0 or grasp[2] > 0:
+    if grasp[2] > 0:
         return True
-    if grasp[0] < 0:
+    if grasp[0] < 0 and grasp[1] < 0:
         return False
-    gap = floats(table[XPOS], grasp[0] + 1, 3)[grasp[0]] - floats(table[TIP], 1, 3)[0]
-    return math.sqrt(gap[0] * gap[0] + gap[1] * gap[1] + gap[2] * gap[2]) >= _HOLD
+    gap = -floats(table[TIP], 1, 3)[0]
+    if grasp[0] >= 0:
+        gap += floats(table[XPOS], grasp[0] + 1, 3)[grasp[0]]
+    else:
+        link = numbers(table[LINKS], grasp[1] + 1)[grasp[1]]
+        turn = floats(table[XMAT], link + 1, 9)[link]
+        offset = floats(table[OFFSETS], grasp[1] + 1, 3)[grasp[1]]
+        gap += floats(table[XPOS], link + 1, 3)[link]
+        for k in range(3):
+            for j in range(3):
+                gap[k] += turn[3 * k + j] * offset[j]
+    return math.sqrt(gap[0] * gap[0] + gap[1] * gap[1] + gap[2] * gap[2]) >= _HOLD - _ROUNDING

@@ -16,11 +16,11 @@ from tpsrl.sim.mujoco.suction import Suction
 from tpsrl.sim.navigation import GridNavigation
 
 (
-    QPOS, QVEL, CTRL, XPOS, XQUAT, TIP, ARMATURE, FRICTION, BASE, COUNT, GRASP, ROBOT,
-    GRASPABLE, PLACES, TURNS, CLEARANCE, FRAME, TAILS, EDGES, LENGTHS, STARTS, OWN_TABLE,
-    MODEL, DATA, CONTACTS, FIRST, GEOMS, STRIDE, NQ, NV, BODIES, DOF, PLACE, CUP, ALL_GEOMS,
-    ROWS, COLUMNS, SIDES, OUTLINES,
-) = range(39)  # fmt: skip
+    QPOS, QVEL, CTRL, XPOS, XQUAT, XMAT, TIP, ARMATURE, FRICTION, BASE, COUNT, GRASP, ROBOT,
+    GRASPABLE, PLACES, TURNS, LINKS, OFFSETS, CLEARANCE, FRAME, TAILS, EDGES, LENGTHS, STARTS,
+    OWN_TABLE, MODEL, DATA, CONTACTS, FIRST, GEOMS, STRIDE, NQ, NV, BODIES, DOF, PLACE, CUP,
+    ALL_GEOMS, ROWS, COLUMNS, SIDES, OUTLINES,
+) = range(42)  # fmt: skip
 """What stands where in a world's table."""
 
 
@@ -53,12 +53,13 @@ class StepTable:
         joints = model.body_jntadr
         free = (joints >= 0) & (model.body_dofnum == 6)
         graspable = (index.object_of_geom >= 0) | (index.marker_of_geom >= 0)
-        self._kept: list[np.ndarray] = [
+        arrays: list[np.ndarray] = [
             data.qpos,
             data.qvel,
             data.ctrl,
             data.xpos,
             data.xquat,
+            data.xmat,
             data.site_xpos[index.ee_site],
             model.dof_armature,
             model.dof_frictionloss,
@@ -69,7 +70,10 @@ class StepTable:
             graspable.astype(np.int32),
             np.where(free, model.jnt_qposadr[joints], -1).astype(np.int32),
             np.where(free, model.jnt_dofadr[joints], -1).astype(np.int32),
+            suction.marker_bodies.astype(np.int32),
+            np.ascontiguousarray(suction.marker_offsets),
         ]
+        self._own = Addresses(arrays)
         layout = native.contact_layout()
         self._rest = (
             own.table.ctypes.data, model._address, data._address, *native.contact_addresses(data),
@@ -81,8 +85,8 @@ class StepTable:
         """Take in another scene's free space."""
         parts = navigation.parts
         sizes = (*parts[0].shape, len(navigation.parts[2]), len(navigation.parts[5]) - 1)
-        self._addresses = Addresses([*self._kept, *parts], (*self._rest, *sizes))
-        self.table = self._addresses.table
+        self._scene = Addresses([*parts], (*self._rest, *sizes))
+        self.table = np.append(self._own.table, self._scene.table)
 
 
 @compiled

@@ -66,7 +66,8 @@ class World:
         pool = [body for bodies in index.pool.values() for body in bodies]
         joints = {body: model.body_jntadr[body] for body in pool}
         self._free = {b: (model.jnt_qposadr[j], model.jnt_dofadr[j]) for b, j in joints.items()}
-        self._pool_trees = model.body_treeid[np.array(pool, dtype=np.int64)]
+        self._pool_trees = np.zeros(model.ntree, dtype=bool)
+        self._pool_trees[model.body_treeid[np.array(pool, dtype=np.int64)]] = True
         self._others = np.setdiff1d(np.arange(1, model.nbody), pool)
         self._objects = np.zeros(1 + len(pool), dtype=np.int32)
         own = self.base, self.count.values, self._objects
@@ -97,8 +98,9 @@ class World:
         rng = np.random.default_rng(seed)
         noise = rng.normal(0.0, fetch.ARM_INIT_NOISE, fetch.ARM_DOF)
         self._write_arm(fetch.ARM_INIT + noise)
-        used = model.body_treeid[self.object_bodies]
-        start_asleep(model, data, np.setdiff1d(self._pool_trees, used))
+        unused = self._pool_trees.copy()
+        unused[model.body_treeid[self.object_bodies]] = False
+        start_asleep(model, data, np.flatnonzero(unused))
         if episode.start is not None:
             self._write_base(np.asarray(episode.start, dtype=float))
             mujoco.mj_forward(model, data)

@@ -1,1 +1,0 @@
-"""What shipped weights were made with; learning without it replaces it."""

@@ -1,1 +1,0 @@
-"""Control laws that learners imitate."""
