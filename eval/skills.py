@@ -14,7 +14,7 @@ from eval.runner import measure, report_errors
 from eval.trials import SkillStudy, TrialJob
 from planner.chain.catalog import agent_kind
 from skills.book import BOOK, row_of
-from skills.learned.cards import SHIPPED, PolicyFiles, digests, identity
+from skills.learned.cards import SHIPPED, PolicyFiles, digest
 from skills.learned.find import find_policy
 from skills.learned.inference import NumpyPolicy
 from tpsrl import options
@@ -30,7 +30,7 @@ HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment
 Writes episodes.jsonl, summary.json, report.html and the states of failed episodes into out=; the
 same command again runs what is missing."""
 
-_LEARNED = ("tpsrl", "student", "teacher")
+_LEARNED = ("tpsrl", "teacher")
 _FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch", "record")
 """Keys that decide no result."""
 
@@ -90,8 +90,6 @@ def evaluate_skill(config: SkillEvalConfig) -> int:
     limits = (config.workers, config.attempts, config.timeout)
     summary = measure(study, jobs, out, *limits, label, config.launch)
     _print(config, summary)
-    for kind, own in study.policy.special.items() if study.policy is not None else ():
-        print(f"  where the kind of place is {kind} {own.path.name} acts, a policy of its own")
     print(f"{out / 'summary.json'}\n{write_report(out)}")
     return report_errors(summary, out)
 
@@ -149,9 +147,7 @@ def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any
         if policy.card.actions != config.actions and row_of(config.skill).uses_arm:
             own = policy.card.actions
             raise UserError(f"{policy.path} was trained with actions={own}; give actions={own}.")
-        seen: dict[str, tuple[int, ...]] = {}  # the union, the general policy's own first
-        for path in policy.files.values():
-            seen = NumpyPolicy.load(path).observations | seen
+        seen = NumpyPolicy.load(policy.path).observations
         if "head_depth" in seen:
             depth = config.depth or seen["head_depth"][0]
         env_args["sensors"] = tuple(seen)
@@ -185,13 +181,10 @@ def _engine(config: SkillEvalConfig) -> dict[str, Any]:
 
 
 def _described(config: SkillEvalConfig, policy: PolicyFiles | None) -> dict[str, Any]:
-    """Return what the results are of; ``weights_files`` only where several files act."""
+    """Return what the results are of."""
     described = {k: v for k, v in to_dict(config).items() if k not in _FREE}
     if policy is not None:
-        files = digests(policy.files)
-        described["weights_sha256"] = identity(files)
-        if policy.special:
-            described["weights_files"] = files
+        described["weights_sha256"] = digest(policy.path)
     return described
 
 

@@ -52,7 +52,7 @@ class SkillStudy:
         config: what decides the results.
         skill: name of the environment's skill.
         env_args: arguments of the environment.
-        agent: ``"scripted"``, ``"random"``, or whose policy acts: ``"tpsrl"``, ``"student"``, ...
+        agent: ``"scripted"``, ``"random"``, or whose policy acts: ``"tpsrl"``, ``"teacher"``.
         policy: weights of the trained policy; the environment offers what all of them sense.
         sample: actions are drawn from the policy's distribution; otherwise its mean acts.
         keeper: of the states of episodes; ``None`` keeps none.
@@ -91,8 +91,7 @@ class SkillStudy:
         if self.agent == "scripted":
             return scripted_agent(env)
         assert self.policy is not None
-        special = {kind: NumpyPolicy.load(own.path) for kind, own in self.policy.special.items()}
-        return PolicyAgent(env, NumpyPolicy.load(self.policy.path), self.sample, special)
+        return PolicyAgent(env, NumpyPolicy.load(self.policy.path), self.sample)
 
     def failed(self, job: TrialJob, end: str, extra: dict[str, Any]) -> dict[str, Any]:
         """See :class:`eval.runner.Study`."""
@@ -141,25 +140,16 @@ class PolicyAgent(EnvAgent):
         env: to act in.
         policy: that acts.
         sample: actions are drawn.
-        special: kind of place -> policy that acts in its episodes instead.
     """
 
-    def __init__(
-        self,
-        env: SkillEnv,
-        policy: NumpyPolicy,
-        sample: bool = False,
-        special: Mapping[str, NumpyPolicy] | None = None,
-    ) -> None:
+    def __init__(self, env: SkillEnv, policy: NumpyPolicy, sample: bool = False) -> None:
         super().__init__(env)
-        self._general, self._special = policy, special or {}
         self._policy, self._sample = policy, sample
         self._rng: np.random.Generator | None = None
         self.observation: dict[str, np.ndarray] = {}
 
     def reset(self, seed: int) -> None:
-        """See :meth:`EnvAgent.reset`; the kind of place says which policy acts."""
-        self._policy = self._special.get(_place(self.env).get("place", ""), self._general)
+        """See :meth:`EnvAgent.reset`."""
         self._policy.reset()
         self._rng = np.random.default_rng([seed, 3]) if self._sample else None
 

@@ -15,8 +15,9 @@ from planner.chain.problems import hab_problem
 from skills.book import chained, skill_for
 from skills.learned.cards import (
     SHIPPED,
+    Card,
     PolicyFiles,
-    digests,
+    digest,
     policies_in,
 )
 from skills.learned.find import find_policies
@@ -59,11 +60,6 @@ KINDS: dict[str, AgentKind] = {
         "learned skills without Navigate: Pick, Place, ... drive by themselves",
         actions="full",
         navigates=False,
-    ),
-    "student": AgentKind(
-        "learned skills by the benchmark's own senses, scripted ones where there are no weights",
-        stand_ins=True,
-        folder="student",
     ),
     "teacher": AgentKind(
         "learned skills that know the whole state, scripted ones where there are no weights",
@@ -176,12 +172,8 @@ def _missing(agent: str, skills: Sequence[str], folder: Path) -> UserError:
 
 
 def fingerprints(policies: Mapping[str, PolicyFiles]) -> dict[str, str]:
-    """Return the first 16 hex digits of each file's SHA-256: which weights made a result.
-
-    Policies for kinds of places follow their skill's general one, e.g. ``pick_cabinet``.
-    """
-    ordered = [policy for _, policy in sorted(policies.items())]
-    return {name: code[:16] for p in ordered for name, code in digests(p.files).items()}
+    """Return the first 16 hex digits of each file's SHA-256: which weights made a result."""
+    return {name: digest(policy.path)[:16] for name, policy in sorted(policies.items())}
 
 
 def stand_ins(agent: str, scenario: str, policies: Mapping[str, PolicyFiles]) -> list[str]:
@@ -192,63 +184,31 @@ def stand_ins(agent: str, scenario: str, policies: Mapping[str, PolicyFiles]) ->
 
 
 def skill_lines(agent: str, policies: Mapping[str, PolicyFiles]) -> list[str]:
-    """Return for each policy a line: learned, with the success on its card, or scripted.
-
-    A policy for a kind of place has a line of its own, with its success in such places.
-    """
+    """Return for each policy a line: learned, with the success on its card, or scripted."""
     wanted = [WHOLE_TASK] if agent == "monolithic" else chained()
     lines = []
     for name in wanted:
-        if name not in policies:
+        if name in policies:
+            lines.append(f"{name}: learned{_measured(policies[name].card)}")
+        else:
             lines.append(f"{name}: scripted, reads privileged state")
-            continue
-        policy = policies[name]
-        lines.append(f"{name}: learned{_measured(policy, policy)}")
-        lines += [
-            f"{name}, kind of place '{kind}': learned, a policy of its own{_measured(own, policy)}"
-            for kind, own in policy.special.items()
-        ]
     return lines
 
 
-def _measured(policy: PolicyFiles, general: PolicyFiles) -> str:
-    """Return the success on a policy's card as words, ``""`` if there is none.
-
-    Args:
-        policy: whose card is read.
-        general: the policy that acts in all other places, or itself.
-    """
-    card = policy.card
+def _measured(card: Card) -> str:
+    """Return the success on a policy's card as words, ``""`` if there is none."""
     found, evaluation = card.facts.get("success"), card.facts.get("evaluation", {})
     if not isinstance(found, Mapping):
         return ""
-    if card.place is not None:
-        found = found.get("places", {}).get(card.place)
-        if found is None:
-            return ", not measured there"
     rate, low, high = (100 * found[key] for key in ("success", "low", "high"))
     text = f", {rate:.1f}% ({low:.1f} to {high:.1f}) of {found['episodes']}"
-    text += f" {evaluation.get('split', 'val')} episodes on its card"
-    if policy is general:
-        acted = evaluation.get("weights_files", {})
-        now = digests(general.files) if general.special or acted else {}
-        others = [name for name in now if name != policy.path.stem]
-        if now != acted:
-            text += ", measured with other weights for kinds of places than act now, or none"
-        elif others:
-            text += f", measured together with {', '.join(others)}"
-    return text
+    return f"{text} {evaluation.get('split', 'val')} episodes on its card"
 
 
 def describe(agent: str, policies: Mapping[str, PolicyFiles]) -> str:
     """Return a sentence: which skills are learned, which scripted stand-ins."""
     kind = agent_kind(agent)
-    names = [
-        name
-        + (f" (kind of place {', '.join(p.special)}: a policy of its own)" if p.special else "")
-        for name, p in policies.items()
-    ]
-    text = f"learned skills: {', '.join(names) or 'none'}"
+    text = f"learned skills: {', '.join(policies) or 'none'}"
     if kind.stand_ins:
         scripted = [name for name in chained() if name not in policies]
         if scripted:

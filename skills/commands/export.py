@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skills.book import BOOK, placed, row_of
+from skills.book import BOOK
 from skills.learned.cards import (
     Card,
     card_content,
-    check_special,
-    digests,
-    policy_name,
-    read_card,
+    digest,
     weights_path,
     write_card,
 )
 from skills.learned.find import find_file, find_policy, is_single, skill_of, trained_in
 from skills.learned.inference import read_weights
 from skills.learned.wiring import wiring
-from skills.tasks.places import KINDS
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically, write_json
 from ver_trainer.export import export_policy
@@ -44,11 +39,7 @@ A folder of skills for agent=tpsrl, with the success that was measured on the ca
 
   tpsrl eval skill=pick weights=runs/pick episodes=500 out=results/pick
   tpsrl export weights=runs/pick result=results/pick out=my_skills
-  tpsrl eval scenario=tidy_house agent=tpsrl weights=my_skills
-
-place=cabinet (drawer, open) exports a policy that acts in that kind of place instead of the general
-one of the same folder, which is exported first: pick_cabinet.safetensors beside pick.safetensors.
-A result of a folder in which several policies act counts for each of them."""
+  tpsrl eval scenario=tidy_house agent=tpsrl weights=my_skills"""
 
 SUFFIXES = {"safetensors": ".safetensors", "onnx": ".onnx", "torchscript": ".pt"}
 
@@ -68,7 +59,6 @@ class ExportConfig:
     result: Path | None = option(
         None, "result folder of 'tpsrl eval skill=...' of this policy, for the card"
     )
-    place: str | None = option(None, "kind of place that it acts in; null: all", choices=KINDS)
     out: Path = option(Path("outputs/export"), "folder to write into")
 
 
@@ -79,16 +69,16 @@ def run(overrides: list[str]) -> int:
     """Write the policy and its card."""
     config = load(ExportConfig, overrides)
     source, card = _source(config)
-    if card is None and (config.format == "safetensors" or config.result or config.place):
+    if card is None and (config.format == "safetensors" or config.result):
         raise UserError(
             f"weights={config.weights} does not say which skill it is of, which a folder of skills"
             " needs; give skill=, or format=onnx or torchscript."
         )
-    name = config.weights.stem if card is None else policy_name(card.skill, config.place)
+    name = config.weights.stem if card is None else card.skill
     if card is not None:
-        card = dataclasses.replace(card, place=config.place, facts=_facts(source, card))
+        card = dataclasses.replace(card, facts=_facts(source, card))
         if config.result is not None:
-            card = _with_result(config.result, card, name, source)
+            card = _with_result(config.result, card, source)
     tensors, header = read_weights(source)
     about = (None, "full") if card is None else (card.skill, card.actions)
     facts = {"wiring": wiring(tensors, header, *about)}
@@ -97,10 +87,8 @@ def run(overrides: list[str]) -> int:
     assert card is not None
     card = dataclasses.replace(card, facts={**card.facts, **facts})
     path = config.out / f"{name}.json"
-    if config.place is not None:
-        _check_place(config.out, card, path)
     data = source.read_bytes()
-    write_atomically(weights_path(config.out, card.skill, config.place), data)
+    write_atomically(weights_path(config.out, card.skill), data)
     write_card(path, card)
     print(path)
     if "success" not in card.facts:
@@ -165,7 +153,7 @@ def _without_folders(env_args: dict[str, Any]) -> None:
             env_args[key] = [Path(str(file)).name for file in given]
 
 
-def _with_result(result: Path, card: Card, name: str, source: Path) -> Card:
+def _with_result(result: Path, card: Card, source: Path) -> Card:
     """Return a card with the success that was measured, of these weights and no others."""
     summary = _json(result / "summary.json")
     if not summary.get("complete", True):
@@ -174,8 +162,7 @@ def _with_result(result: Path, card: Card, name: str, source: Path) -> Card:
     known = ("skill", "actions", "contract")
     if not isinstance(described, dict) or not all(type(described.get(k)) is str for k in known):
         raise UserError(f"{result} is no result of a skill; give that of 'tpsrl eval skill=...'.")
-    files = described.get("weights_files", {name: described.get("weights_sha256")})
-    if not isinstance(files, Mapping) or files.get(name) != digests({name: source})[name]:
+    if described.get("weights_sha256") != digest(source):
         raise UserError(f"{result} measured other weights than {source}; measure these.")
     if described["skill"] != card.skill:
         raise UserError(f"{result} measured the skill '{described['skill']}'.")
@@ -183,20 +170,6 @@ def _with_result(result: Path, card: Card, name: str, source: Path) -> Card:
     return dataclasses.replace(
         card, actions=described["actions"], contract=described["contract"], facts=facts
     )
-
-
-def _check_place(out: Path, card: Card, path: Path) -> None:
-    """Refuse a policy for a kind of place that would not fit its folder."""
-    if not row_of(card.skill).placed:
-        known = " and ".join(placed())
-        raise UserError(f"skill={card.skill} has no place; place= is for {known}.")
-    if not weights_path(out, card.skill).exists():
-        raise UserError(
-            f"{out} has no general policy of '{card.skill}', which acts in all other places; export"
-            " it first, without place=."
-        )
-    assert card.place is not None
-    check_special(path, card, card.place, card.skill, read_card(out / f"{card.skill}.json"))
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from skills.learned.cards import (
     policies_in,
     policy_of,
     read_card,
-    special_places,
     weights_path,
 )
 from skills.learned.inference import read_weights
@@ -76,7 +75,7 @@ def find_policy(weights: Path | None, skill: str | None = None) -> PolicyFiles:
     if is_single(folder / skill):
         return _single(folder / skill, skill)
     path = weights_path(folder, skill)
-    if path.with_suffix(".json").exists() or special_places(folder, skill):
+    if path.with_suffix(".json").exists():
         return policy_of(folder, skill)
     if not path.exists():
         raise UserError(

@@ -7,8 +7,6 @@ navigation by its own stop action, which counts within 2 m of the goal only (VER
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from skills.book import Actions, Contract, make_task
@@ -16,7 +14,6 @@ from skills.interface import Skill, SkillCall, SkillStatus
 from skills.learned.cards import Card, PolicyFiles
 from skills.learned.inference import NumpyPolicy
 from skills.tasks.base import Task
-from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
 from skills.tasks.sensors import DEPTH, WAY, observe
 from skills.tasks.state import View, stack_goals
@@ -31,22 +28,16 @@ class LearnedSkill(Skill):
         card: of the policy.
         policy: its network; the recurrent state is cleared at every reset. The policies of
             ``ver_trainer`` do not see their previous action, so there is none to clear.
-        special: kind of place -> network that acts instead where the target lies (pick) or is
-            wanted (place) in such a place; it may see other sensors.
 
     Attributes:
-        task: of the policy that acts since the last reset, of the general one before.
+        task: of the policy.
     """
 
     privileged = False
 
-    def __init__(
-        self, card: Card, policy: NumpyPolicy, special: Mapping[str, NumpyPolicy] | None = None
-    ) -> None:
+    def __init__(self, card: Card, policy: NumpyPolicy) -> None:
         self.name = card.skill
-        self._card, self._general = card, (policy, _task_of(card, policy))
-        self._special = {k: (p, _task_of(card, p)) for k, p in (special or {}).items()}
-        self._policy, self.task = self._general
+        self._policy, self.task = policy, _task_of(card, policy)
 
     @classmethod
     def load(cls, policy: PolicyFiles) -> LearnedSkill:
@@ -55,19 +46,15 @@ class LearnedSkill(Skill):
         Raises:
             UserError: the weights cannot be read or do not fit the card.
         """
-        special = {kind: NumpyPolicy.load(p.path) for kind, p in policy.special.items()}
-        return cls(policy.card, NumpyPolicy.load(policy.path), special)
+        return cls(policy.card, NumpyPolicy.load(policy.path))
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
-        """See :meth:`Skill.reset`; the kind of place of the goal says which policy acts.
+        """See :meth:`Skill.reset`.
 
         Raises:
             UserError: the simulator has no depth picture of the policy's size.
         """
-        task = self._general[1]
-        self._row = task.goal_for(sim, env_id, call)
-        kind = kind_of(task.carrier(self._row))
-        self._policy, self.task = self._special.get(kind, self._general)
+        self._row = self.task.goal_for(sim, env_id, call)
         self._policy.reset()
         self._stopped = self._under_way = False
         self._first_resting = self._view(sim).resting

@@ -119,10 +119,10 @@ def test_engine_is_now_sim(words, capsys):
     assert "it is 'sim' now" in capsys.readouterr().err
 
 
-def test_students_and_teachers_are_those_that_ship():
-    for agent in ("student", "teacher"):
+def test_policies_and_teachers_are_those_that_ship():
+    for agent, folder in {"tpsrl": SHIPPED, "teacher": SHIPPED / "teacher"}.items():
         policy, env_args = parts_of(SkillEvalConfig(skill="open_fridge", agent=agent))
-        assert policy.path == SHIPPED / agent / "open_fridge.safetensors"
+        assert policy.path == folder / "open_fridge.safetensors"
         assert (env_args["depth"] is None) == (agent == "teacher")
     with pytest.raises(UserError, match="weights=x would not be used by agent=teacher"):
         parts_of(SkillEvalConfig(skill="open_fridge", agent="teacher", weights=Path("x")))

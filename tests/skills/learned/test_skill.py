@@ -1,4 +1,5 @@
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,9 +7,9 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.interface import SkillCall
-from skills.learned.cards import Card, common_depth, policies_in, write_card
+from skills.learned.cards import Card, common_depth, digest, policies_in, write_card
 from skills.learned.factory import skill_factory
-from skills.learned.find import find_policies
+from skills.learned.find import find_policies, find_policy
 from skills.learned.inference import NumpyPolicy
 from skills.learned.skill import LearnedSkill
 from skills.tasks.sensors import observe
@@ -146,3 +147,22 @@ def test_folder_of_skills(tmp_path):
         find_policies(tmp_path / "absent")
     with pytest.raises(UserError, match="different depth"):
         common_depth({"pick": Card("pick", 64), "place": Card("place", 128)})
+
+
+def test_weights_that_a_card_was_not_written_for_are_refused(tmp_path):
+    path = saved_policy(tmp_path / "pick.safetensors", "pick")
+    write_card(
+        tmp_path / "pick.json",
+        Card("pick", None, facts={"evaluation": {"weights_sha256": digest(path)}}),
+    )
+    assert policies_in(tmp_path)["pick"].path == path
+    saved_policy(path, "pick", 0.5)
+    for read in (policies_in, lambda folder: find_policy(folder, "pick")):
+        with pytest.raises(UserError, match=r"pick\.safetensors: is not the file that its card"):
+            read(tmp_path)
+
+
+def test_a_card_is_plain_values(tmp_path):
+    write_card(tmp_path / "pick.json", Card("pick", None, facts={"command": "x"}))
+    plain = {"skill": "pick", "depth": None, "actions": "full", "contract": "fixed", "command": "x"}
+    assert json.loads((tmp_path / "pick.json").read_text()) == plain
