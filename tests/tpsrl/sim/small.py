@@ -134,3 +134,13 @@ def simulator(num_envs: int = 1, depth: int | None = None) -> MujocoSimulator:
     """The engine on the small apartment."""
     pool = dict.fromkeys(types(), 1)
     return MujocoSimulator(num_envs, depth=depth, pool=pool, apartment=apartment(), types=types())
+
+
+def run(engine: MujocoSimulator, steps: int, **parts: float) -> None:
+    """Repeat one action: arm (all joints), grip, forward, turn."""
+    action = np.zeros((engine.num_envs, 10))
+    action[:, :7] = parts.get("arm", 0.0)
+    action[:, 7] = parts.get("grip", -1.0)
+    action[:, 8], action[:, 9] = parts.get("forward", 0.0), parts.get("turn", 0.0)
+    for _ in range(steps):
+        engine.step(action)

@@ -11,7 +11,6 @@ import pytest
 
 from tests.tpsrl.sim import small
 from tpsrl.errors import UserError
-from tpsrl.geometry.rotations import wrap
 from tpsrl.robot import fetch
 from tpsrl.sim.mujoco import steps
 from tpsrl.sim.mujoco.engine import MujocoSimulator
@@ -28,23 +27,13 @@ def sim():
         yield engine
 
 
-def run(engine: MujocoSimulator, steps: int, **parts: float) -> None:
-    """Repeat one action: arm (all joints), grip, forward, turn."""
-    action = np.zeros((engine.num_envs, 10))
-    action[:, :7] = parts.get("arm", 0.0)
-    action[:, 7] = parts.get("grip", -1.0)
-    action[:, 8], action[:, 9] = parts.get("forward", 0.0), parts.get("turn", 0.0)
-    for _ in range(steps):
-        engine.step(action)
-
-
 def hold_box(engine: MujocoSimulator) -> None:
     """Put the box under the cup and grasp it by contact."""
     state = engine.state()
     engine.set_object(0, state.ee_pos[0] - [0, 0, 0.0615], small.UPRIGHT)
     engine.set_arm(fetch.ARM_INIT)
     engine.set_object(0, engine.state().ee_pos[0] - [0, 0, 0.0615], small.UPRIGHT)
-    run(engine, 2, grip=GRIP)
+    small.run(engine, 2, grip=GRIP)
     assert engine.state().held_object[0] == 0
 
 
@@ -64,35 +53,35 @@ def test_shapes_follow_the_batch():
 def test_state_is_a_copy(sim):
     before = sim.state()
     frozen = dataclasses.replace(before, base_pose=before.base_pose.copy())
-    run(sim, 5, forward=1.0)
+    small.run(sim, 5, forward=1.0)
     assert np.array_equal(before.base_pose, frozen.base_pose)
 
 
 def test_arm_target_moves_by_the_contract(sim):
     before = sim.state().arm_target
-    run(sim, 3, arm=1.0)
+    small.run(sim, 3, arm=1.0)
     assert np.allclose(sim.state().arm_target - before, 3 * 0.0125)
-    run(sim, 3, arm=5.0)
+    small.run(sim, 3, arm=5.0)
     assert np.allclose(sim.state().arm_target - before, 6 * 0.0125), "actions are clipped to 1"
 
 
 def test_arm_follows_its_target(sim):
-    run(sim, 20, arm=0.5)
-    run(sim, 60)
+    small.run(sim, 20, arm=0.5)
+    small.run(sim, 60)
     state = sim.state()
     assert np.abs(state.arm_qpos - state.arm_target).max() < 0.01
 
 
 def test_base_moves_by_the_contract(sim):
     sim.reset([small.episode(start=(0.0, 0.0, np.pi / 2))], [0])
-    run(sim, 1, forward=0.5)
+    small.run(sim, 1, forward=0.5)
     assert np.allclose(sim.state().base_pose[0], [0, 0.5 / 12, np.pi / 2])
-    run(sim, 1, turn=-1.0)
+    small.run(sim, 1, turn=-1.0)
     assert sim.state().base_pose[0, 2] == pytest.approx(np.pi / 2 - 1 / 12)
 
 
 def test_base_stays_in_free_space(sim):
-    run(sim, 60, forward=1.0)  # towards the table
+    small.run(sim, 60, forward=1.0)  # towards the table
     x = sim.state().base_pose[0, 0]
     assert 1.2 - 0.5 - 0.3 - 0.05 < x <= 1.2 - 0.5 - 0.3 + 1e-9
     assert sim.scene().navigation.is_navigable(sim.state().base_pose[0, :2])
@@ -106,7 +95,7 @@ def test_objects_rest_and_nothing_drifts(sim):
 
 
 def test_grasp_needs_contact(sim):
-    run(sim, 5, grip=GRIP)
+    small.run(sim, 5, grip=GRIP)
     assert sim.state().held_object[0] == -1
     hold_box(sim)
 
@@ -114,13 +103,13 @@ def test_grasp_needs_contact(sim):
 def test_held_object_follows_arm_and_base_until_released(sim):
     hold_box(sim)
     offset = np.linalg.norm(sim.state().object_pos[0, 0] - sim.state().ee_pos[0])
-    run(sim, 20, grip=HOLD, forward=-1.0, turn=0.3, arm=0.3)
+    small.run(sim, 20, grip=HOLD, forward=-1.0, turn=0.3, arm=0.3)
     state = sim.state()
     assert state.held_object[0] == 0
     assert np.linalg.norm(state.object_pos[0, 0] - state.ee_pos[0]) == pytest.approx(
         offset, abs=0.01
     )
-    run(sim, 40, grip=-1.0)
+    small.run(sim, 40, grip=-1.0)
     assert sim.state().held_object[0] == -1
     assert sim.state().object_pos[0, 0, 2] < 0.2, "a released object falls to the floor"
 
@@ -129,14 +118,14 @@ def test_hold_is_violated_when_the_object_is_torn_away(sim):
     hold_box(sim)
     pos = sim.state().object_pos[0, 0]
     sim.set_object(0, pos + [0.5, 0, 0.3], small.UPRIGHT)
-    run(sim, 1, grip=HOLD)
+    small.run(sim, 1, grip=HOLD)
     assert sim.state().hold_violation[0]
     assert sim.state().held_object[0] == -1
 
 
 def test_snap_object(sim):
     sim.snap_object(1)
-    run(sim, 10, grip=HOLD)
+    small.run(sim, 10, grip=HOLD)
     state = sim.state()
     assert state.held_object[0] == 1
     assert np.linalg.norm(state.object_pos[0, 1] - state.ee_pos[0]) < 0.06
@@ -156,7 +145,7 @@ def grasp_handle(engine: MujocoSimulator, marker: str) -> int:
             break
         lift = -0.5 * reach[2]
         engine.set_arm(state.arm_qpos + [[0, lift, 0, 0, 0, -lift, 0]])
-    run(engine, 2, grip=GRIP)
+    small.run(engine, 2, grip=GRIP)
     assert engine.state().held_marker[0] == index
     return index
 
@@ -165,15 +154,15 @@ def test_drawer_is_pulled_by_its_handle(sim):
     grasp_handle(sim, "pull")
     joint = sim.joint_names.index("cabinet/drawer")
     for _ in range(40):
-        run(sim, 1, grip=HOLD, forward=-0.15)
+        small.run(sim, 1, grip=HOLD, forward=-0.15)
     assert sim.state().joint_pos[0, joint] > 0.35
-    run(sim, 3, grip=-1.0)
+    small.run(sim, 3, grip=-1.0)
     assert sim.state().held_marker[0] == -1
 
 
 def test_joint_limits_hold(sim):
     grasp_handle(sim, "pull")
-    run(sim, 80, grip=HOLD, forward=-0.15)
+    small.run(sim, 80, grip=HOLD, forward=-0.15)
     assert sim.state().joint_pos[0, 0] <= sim.joint_ranges[0, 1] + 0.01
 
 
@@ -184,117 +173,6 @@ def test_set_joint_carries_the_drawer_s_content(sim):
     before = sim.state().object_pos[0, 3]
     sim.set_joint("cabinet/drawer", 0.4)
     assert sim.state().object_pos[0, 3] - before == pytest.approx([0.4, 0, 0], abs=1e-6)
-
-
-def test_free_driving_is_exact_while_the_arm_swings(sim):
-    rng = np.random.default_rng(1)
-    expected = sim.state().base_pose[0].copy()
-    for _ in range(60):
-        action = rng.uniform(-1.0, 1.0, (1, 10))
-        action[0, :7] = np.sign(action[0, :7])
-        action[0, 8] = -0.3 * np.sign(expected[0] * np.cos(expected[2]))
-        sim.step(action)
-        drive = action[0, 8] * fetch.BASE_DELTA_LINEAR
-        expected[:2] += drive * np.array([np.cos(expected[2]), np.sin(expected[2])])
-        expected[2] += action[0, 9] * fetch.BASE_DELTA_ANGULAR
-        assert sim.state().force[0] == 0.0
-        gap = sim.state().base_pose[0] - expected
-        assert np.abs([*gap[:2], wrap(gap[2])]).max() < 1e-9
-
-
-def press_on_the_wall(engine: MujocoSimulator, steps: int, **parts: float) -> float:
-    """Drive the stretched arm against the east wall; return the largest force, N."""
-    engine.set_base([[1.75, -2.0, 0.0]], [0])
-    engine.set_arm([[0.0, 0.3, 0.0, -0.2, 0.0, -0.1, 0.0]], [0])
-    largest = 0.0
-    for _ in range(steps):
-        run(engine, 1, forward=1.0, **parts)
-        largest = max(largest, float(engine.state().force[0]))
-    return largest
-
-
-@pytest.mark.parametrize("parts", [{}, {"turn": 0.5}, {"turn": -0.5}, {"arm": 1.0}])
-def test_driving_into_a_wall_stays_below_500_newtons(sim, parts):
-    largest = press_on_the_wall(sim, 40, **parts)
-    assert 20.0 < largest < 500.0
-    if not parts:
-        assert sim.state().ee_pos[0, 0] < 3.02, "the arm does not go into the wall"
-        assert sim.state().base_pose[0, 0] < 2.4
-        before = sim.state().base_pose[0].copy()
-        run(sim, 5, forward=-0.5)
-        run(sim, 5, forward=-0.5)
-        assert before[0] - sim.state().base_pose[0, 0] == pytest.approx(10 / 24, abs=0.02)
-
-
-def test_an_arm_deep_in_a_wall_backs_out(sim):
-    press_on_the_wall(sim, 0)
-    start = 1.75 + 3.0 - sim.state().ee_pos[0, 0] + 0.1
-    sim.set_base([[start, -2.0, 0.0]])
-    run(sim, 5, forward=-0.5)
-    assert start - sim.state().base_pose[0, 0] > 0.1
-    assert sim.state().force[0] == 0.0
-
-
-def test_the_base_gives_way_to_its_own_arm(sim):
-    bent = np.array([0.0, -0.9, 0.0, 1.8, 0.0, -0.9, 0.0])
-    sim.set_base([[1.9, -2.0, 0.0]])
-    sim.set_arm([bent])
-    reach = 3.0 - sim.state().ee_pos[0, 0]
-    sim.set_base([[1.9 + reach - 0.005, -2.0, 0.0]])
-    before = sim.state().base_pose[0, 0]
-    stretch = np.zeros((1, 10))
-    stretch[0, [1, 3, 5, 7]] = 0.5, -1.0, 0.5, -1.0
-    forces = []
-    for _ in range(100):
-        sim.step(stretch)
-        forces.append(sim.state().force[0])
-    assert 20.0 < max(forces) < 500.0
-    assert before - sim.state().base_pose[0, 0] > 0.05
-    assert sim.scene().navigation.is_navigable(sim.state().base_pose[0, :2])
-
-
-def test_what_gives_way_repeats_bit_for_bit():
-    with small.simulator(num_envs=2) as engine:
-        engine.reset([small.episode("a"), small.episode("b")], [0, 1])
-        engine.snap_object(0, 0)
-        press_on_the_wall(engine, 12, grip=HOLD)
-        saved = engine.capture(0)
-        assert engine.state().force[0] > 0.0
-
-        def future(env_id: int) -> np.ndarray:
-            rng = np.random.default_rng(5)
-            rows = []
-            for _ in range(40):
-                action = rng.uniform(-1, 1, (2, 10))
-                action[:] = [*action[0, :7], HOLD, 1.0, action[0, 9]]
-                engine.step(action)
-                state = engine.state()
-                parts = (
-                    state.base_pose,
-                    state.arm_qpos,
-                    state.object_pos[:, 0],
-                    state.force[:, None],
-                )
-                rows.append(np.concatenate([part[env_id] for part in parts]))
-            return np.array(rows)
-
-        first = future(0)
-        engine.restore(saved, 1)
-        assert np.array_equal(first, future(1))
-
-
-def test_force_is_reported_when_the_arm_is_pushed_into_furniture(sim):
-    run(sim, 10)
-    assert sim.state().force[0] == 0.0
-    sim.set_base([[0.4, 0.0, 0.0]])
-    down = np.zeros((1, 10))
-    down[0, 1], down[0, 7] = 1.0, -1.0
-    forces = []
-    for _ in range(100):
-        sim.step(down)
-        forces.append(sim.state().force[0])
-    assert max(forces) > 20.0
-    assert sim.state().force_sum[0] > 0.0
 
 
 def test_same_seed_same_trajectory(sim):
@@ -319,7 +197,7 @@ def test_capture_and_restore_repeat_bit_for_bit(held):
         engine.reset([small.episode("a"), small.episode("b")], [0, 1])
         if held:
             engine.snap_object(0)
-        run(engine, 10, grip=HOLD if held else -1.0, forward=0.2, arm=0.2)
+        small.run(engine, 10, grip=HOLD if held else -1.0, forward=0.2, arm=0.2)
         saved = engine.capture(0)
 
         def future(env_id: int) -> np.ndarray:
@@ -424,11 +302,11 @@ def test_a_held_handle_does_not_press_on_the_cup(sim):
     grasp_handle(sim, "pull")
     forces = []
     for _ in range(30):
-        run(sim, 1, grip=HOLD, forward=-0.15)
+        small.run(sim, 1, grip=HOLD, forward=-0.15)
         forces.append(sim.state().force[0])
     assert max(forces) < 1.0
-    run(sim, 1, grip=-1.0)
+    small.run(sim, 1, grip=-1.0)
     sim.set_base(sim.state().base_pose + [[0.4, 0, 0]])
-    run(sim, 2)
+    small.run(sim, 2)
     saved = sim._worlds[0].suction
     assert saved._freed_markers == [], "clear of the handle, the cup collides with it again"
