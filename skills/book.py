@@ -159,3 +159,18 @@ def make_task(
 
 for _row in ROWS:
     enter(_row)
+
+
+def sensor_sets(skill: str, contract: Contract = "fixed") -> dict[str, tuple[str, ...]]:
+    """Return the sets of observations that have a name, see :class:`skills.row.SkillRow`.
+
+    Args:
+        skill: whose.
+        contract: of which ``"contract"`` tells the observations.
+
+    Raises:
+        UserError: unknown skill.
+    """
+    row = row_of(skill)
+    sensed = make_task(skill, contract=contract).sensors
+    return {"contract": sensed, "fine": row.fine, "state": row.state}

@@ -70,12 +70,14 @@ class SkillRow:
             label stands for its ``LABEL_by_name`` too.
         parity: fields of the task that have other values in habitat-lab.
         state: observations of a policy that may know the whole state (``sensors=state``).
+        fine: observations that follow from the contract's and tell its last centimetres and degrees
+            (``sensors=fine``); whoever senses the contract could work them out.
         teaching: fields of the task that differ while a policy learns from its reward alone
             (``reward=teaching``); they never decide what counts as success.
         switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
             has learned nothing grasps and stops in a step.
         placed: it takes from or sets down in a place, whose kind (``skills.tasks.places.KINDS``)
-            training may choose (``places=``), results name, and a policy of its own may serve.
+            training may choose (``places=``) and results name.
     """
 
     task: Task
@@ -86,6 +88,7 @@ class SkillRow:
     parity: Mapping[str, Any] = field(default_factory=dict)
     placed: bool = False
     state: tuple[str, ...] = ()
+    fine: tuple[str, ...] = ()
     teaching: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, float] = field(default_factory=dict)
 

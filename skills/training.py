@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from skills.book import BOOK, chained, make_task, row_of
+from skills.book import BOOK, chained, make_task, row_of, sensor_sets
 from skills.chain_starts import chain_starts
 from skills.envs import env_id
 from skills.learned.cards import SHIPPED, weights_path
@@ -114,13 +114,10 @@ def _choose(config: TrainConfig, skill: str | None) -> None:
 
 
 def _name_senses(config: TrainConfig, skill: str) -> None:
-    """Let ``contract`` and ``state`` name sets of observations for actor and critic, too."""
-    depth = config.env_args.get("depth", 128) is not None
-    contract = make_task(skill, contract=config.env_args.get("contract", "fixed")).sensors
-    sets = {
-        "contract": tuple(name for name in contract if depth or name != DEPTH),
-        "state": row_of(skill).state,
-    }
+    """Let ``contract``, ``fine`` and ``state`` name observations of actor and critic, too."""
+    sets = sensor_sets(skill, config.env_args.get("contract", "fixed"))
+    if config.env_args.get("depth", 128) is None:
+        sets["contract"] = tuple(name for name in sets["contract"] if name != DEPTH)
     for key in ("actor_obs", "critic_obs"):
         named = [n for name in getattr(config.net, key) for n in sets.get(name, (name,))]
         setattr(config.net, key, list(dict.fromkeys(named)))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from skills.book import Actions, Contract, Stop, make_task, placed, row_of
+from skills.book import Actions, Contract, Stop, make_task, placed, row_of, sensor_sets
 from skills.envs.worlds import SkillWorlds
 from skills.tasks.base import Task
 from skills.tasks.handoff import HandoffStart, read_starts
@@ -54,7 +54,8 @@ class EnvConfig:
             sets down in, all if empty: ``["cabinet"]`` is the fridge. ``"balanced"`` draws kinds
             as often as ``skills.tasks.places.SHARES`` says; it changes nothing in other skills.
         sensors: observations instead of the contract's; among them ``"contract"`` stands for the
-            contract's, ``"state"`` for those of a policy that may know the whole state
+            contract's, ``"fine"`` for what follows from these and tells their last centimetres
+            (``SkillRow.fine``), ``"state"`` for those of a policy that may know the whole state
             (``SkillRow.state``).
         reward: ``"contract"``, or ``"teaching"`` with what helps to learn from reward alone
             (``SkillRow.teaching``).
@@ -139,11 +140,12 @@ class EnvConfig:
 
     def _sensors(self, skill: str) -> tuple[str, ...]:
         wanted = (self.sensors,) if isinstance(self.sensors, str) else tuple(self.sensors or ())
-        state = row_of(skill).state
-        if "state" in wanted and not state:
-            raise UserError(f"sensors=state: the skill '{skill}' lists none in skills/rows.py.")
-        contract = make_task(skill, contract=self.contract).sensors
-        sets = {"state": state, "contract": contract}
+        sets = sensor_sets(skill, self.contract)
+        for name in ("state", "fine"):
+            if name in wanted and not sets[name]:
+                raise UserError(
+                    f"sensors={name}: the skill '{skill}' lists none in skills/rows.py."
+                )
         # Once each, in the order in which they were asked for.
         return tuple(dict.fromkeys(n for name in wanted for n in sets.get(name, (name,))))
 

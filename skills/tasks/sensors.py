@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from skills.tasks.scan import FAR_REACH, RAYS, REACH
 from skills.tasks.state import NEIGHBOURS, RELIEF, View
-from skills.tasks.tolerances import ARRIVED, FACING, JOINT_AT, RELEASED_AT
+from skills.tasks.tolerances import ARRIVED, AT_REST, FACING, JOINT_AT, RELEASED_AT
 from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, wrap, yaw_of
 
 DEPTH, WAY = "head_depth", "way"
@@ -133,6 +133,39 @@ def obj_start_gap(view: View) -> Array:
 def obj_goal_gap(view: View) -> Array:
     """How far the target is from where it is wanted, see :func:`obj_start_gap`."""
     return _gap(view, view.goal.position - view.object_pos)
+
+
+@sensor(4)
+def obj_start_fine(view: View) -> Array:
+    """``obj_start_sensor`` finely where it is near: what follows from it, and nothing else.
+
+    tanh of it over 0.1 m, and of the distance beyond 0.15 m over 0.05 m.
+    """
+    return _fine(view, obj_start_sensor(view), RELEASED_AT)
+
+
+@sensor(4)
+def obj_goal_fine(view: View) -> Array:
+    """``obj_goal_sensor`` finely where it is near, see :func:`obj_start_fine`."""
+    return _fine(view, obj_goal_sensor(view), RELEASED_AT)
+
+
+@sensor(4)
+def marker_fine(view: View) -> Array:
+    """``marker_rel_pos`` finely where it is near, see :func:`obj_start_fine`."""
+    return _fine(view, marker_rel_pos(view), RELEASED_AT)
+
+
+@sensor(4)
+def resting_fine(view: View) -> Array:
+    """``relative_resting_position`` finely where it is near, see :func:`obj_start_fine`."""
+    return _fine(view, relative_resting_position(view), AT_REST)
+
+
+def _fine(view: View, sensed: Array, within: float) -> Array:
+    xp = view.xp
+    near = (norm(xp, sensed) - within) / 0.05
+    return xp.tanh(xp.concat([sensed / 0.1, near[:, None]], axis=-1))
 
 
 def _gap(view: View, way: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +27,13 @@ from tests.skills.nets import STATE
 from tpsrl.errors import UserError
 from tpsrl.geometry.rotations import to_base
 from ver_trainer.errors import ConfigError
+
+FOLLOWS = {
+    "obj_start_fine": "obj_start_sensor",
+    "obj_goal_fine": "obj_goal_sensor",
+    "marker_fine": "marker_rel_pos",
+    "resting_fine": "relative_resting_position",
+}
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +126,8 @@ def test_a_student_reads_the_contract_and_its_critic_the_state():
     assert config == training.parse(["skill=open_fridge", "config=student"])[1]
     assert training.parse(["skill=flee"]) == training.parse(["skill=flee", "config=laptop"])
     contract, state = BOOK["open_fridge"].task.sensors, BOOK["open_fridge"].state
-    assert tuple(config.net.actor_obs) == contract and "head_depth" in contract
+    assert tuple(config.net.actor_obs) == (*contract, *BOOK["open_fridge"].fine)
+    assert "head_depth" in contract
     assert tuple(config.net.critic_obs) == state
     assert Path(config.distill.teacher) == training.TEACHERS / "open_fridge.safetensors"
     assert EnvConfig(**config.env_args).task("open_fridge").failed_stop_ends  # as in evaluation
@@ -132,6 +141,25 @@ def test_a_student_reads_the_contract_and_its_critic_the_state():
     ):
         with pytest.raises(UserError, match=sentence):
             training.parse(words)
+
+
+@pytest.mark.parametrize("skill", ["navigate", "pick", "place", "open_fridge"])
+def test_fine_senses_follow_from_the_contract_s(skill):
+    env = SkillEnv(skill, **STATE, sensors=("contract", "fine"))
+    seen, _ = env.reset(seed=4)
+    for _ in range(3):
+        seen, *_ = env.step(env.action_space.sample())
+        for name in BOOK[skill].fine:
+            if name == "goal_gap":
+                distance, bearing = seen["goal_to_agent_gps_compass"]
+                wanted = [(distance - 1.5) / 0.25, (abs(bearing) - math.radians(15)) / 0.1]
+            else:
+                way = seen[FOLLOWS[name]]
+                wanted = [*way / 0.1, (np.linalg.norm(way) - 0.15) / 0.05]
+            np.testing.assert_allclose(seen[name], np.tanh(wanted), atol=1e-4)
+    env.close()
+    with pytest.raises(UserError, match="sensors=fine: the skill 'flee' lists none"):
+        EnvConfig(**STATE, sensors="fine").task("flee")
 
 
 def test_skills_in_a_row_are_named_once():
