@@ -15,7 +15,7 @@ from eval.spec import EvaluationSpec, evaluation_spec
 from planner import options as agent_options
 from planner.chain.make import skills_in_use
 from planner.chain.problems import to_solve
-from skills.tasks.handoff import HandoffStart, StartRecorder, read_starts, write_starts
+from skills.tasks.handoff import HandoffStart, StartRecorder, is_sound, read_starts, write_starts
 from tpsrl import options
 from tpsrl.engines import make_simulator
 from tpsrl.episodes.types import Episode
@@ -35,7 +35,8 @@ Writes out= (one file for all skills), which skill environments start from:
   tpsrl handoff scenario=rearrange_easy data=train.json.gz agent=tpsrl out=starts.npz
   tpsrl train skill=pick env_args.start=handoff env_args.handoff=starts.npz \\
       env_args.handoff_fraction=0.5 env_args.episodes=train.json.gz
-A command that was interrupted goes on from out.parts/."""
+States that no episode could begin in (something was flung out of the house) are left out. A command
+that was interrupted goes on from out.parts/."""
 
 
 @dataclass
@@ -144,8 +145,9 @@ def _recording(
                 if action is None:
                     break
                 sim.step(action[None])
-            if recorder.starts:
-                write_starts(_part(folder, job.index), recorder.starts)
-            return len(recorder.starts)
+            starts = [start for start in recorder.starts if is_sound(start)]
+            if starts:
+                write_starts(_part(folder, job.index), starts)
+            return len(starts)
 
         yield record

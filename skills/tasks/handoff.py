@@ -325,6 +325,15 @@ def _start(
     return start
 
 
+def is_sound(start: HandoffStart) -> bool:
+    """Return whether a start could be read again: nothing lies farther off than is possible."""
+    try:
+        _check_values("", start)
+    except UserError:
+        return False
+    return True
+
+
 def _check_values(where: str, start: HandoffStart) -> None:
     """Refuse positions far from the robot, and rotations that are none."""
     for name in ("joint_pos", "base_pose", "arm_qpos", "object_pos", "object_quat"):
