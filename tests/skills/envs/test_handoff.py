@@ -15,6 +15,7 @@ from skills.tasks.handoff import (
     StartRecorder,
     apply_start,
     capture_start,
+    is_sound,
     read_starts,
     write_starts,
 )
@@ -250,6 +251,15 @@ def test_starts_that_cannot_be_are_refused(tmp_path, change, words):
     write_starts(tmp_path / "s.npz", [start, dataclasses.replace(start, **change(start))])
     with pytest.raises(UserError, match=rf"s\.npz.*{words}"):
         read_starts(tmp_path / "s.npz")
+
+
+def test_what_was_flung_away_is_known_before_it_is_written():
+    with simulator() as sim:
+        _worked(sim)
+        start = capture_start(sim, 0, SkillCall("pick", target=0))
+    assert is_sound(start)
+    for pos in (start.object_pos + [0.0, 0.0, -40.0], start.object_pos * np.nan):
+        assert not is_sound(dataclasses.replace(start, object_pos=pos))
 
 
 @pytest.mark.parametrize(
