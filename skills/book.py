@@ -68,7 +68,7 @@ def chained() -> tuple[str, ...]:
 
 
 def placed() -> tuple[str, ...]:
-    """Return the skills that may have further policies for kinds of places."""
+    """Return the skills that take from or set down in a place, whose kind training may choose."""
     return tuple(name for name, row in BOOK.items() if row.placed)
 
 

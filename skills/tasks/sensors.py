@@ -137,28 +137,25 @@ def obj_goal_gap(view: View) -> Array:
 
 @sensor(4)
 def obj_start_fine(view: View) -> Array:
-    """``obj_start_sensor`` finely where it is near: what follows from it, and nothing else.
-
-    tanh of it over 0.1 m, and of the distance beyond 0.15 m over 0.05 m.
-    """
+    """``obj_start_sensor`` by tanh: over 0.1 m, its length beyond 0.15 m over 0.05 m."""
     return _fine(view, obj_start_sensor(view), RELEASED_AT)
 
 
 @sensor(4)
 def obj_goal_fine(view: View) -> Array:
-    """``obj_goal_sensor`` finely where it is near, see :func:`obj_start_fine`."""
+    """``obj_goal_sensor`` by tanh: over 0.1 m, its length beyond 0.15 m over 0.05 m."""
     return _fine(view, obj_goal_sensor(view), RELEASED_AT)
 
 
 @sensor(4)
 def marker_fine(view: View) -> Array:
-    """``marker_rel_pos`` finely where it is near, see :func:`obj_start_fine`."""
+    """``marker_rel_pos`` by tanh: over 0.1 m, its length beyond 0.15 m over 0.05 m."""
     return _fine(view, marker_rel_pos(view), RELEASED_AT)
 
 
 @sensor(4)
 def resting_fine(view: View) -> Array:
-    """``relative_resting_position`` finely where it is near, see :func:`obj_start_fine`."""
+    """``relative_resting_position`` by tanh: over 0.1 m, its length beyond 0.15 m over 0.05 m."""
     return _fine(view, relative_resting_position(view), AT_REST)
 
 
