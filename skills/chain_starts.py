@@ -1,4 +1,4 @@
-"""Start states where the scripted chain arrives: made once on a machine, by ``tpsrl handoff``."""
+"""Start states where a chain arrives: made once on a machine, by ``tpsrl handoff``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from skills.learned.cards import SHIPPED, digest, policies_in
 from tpsrl.errors import UserError
 from tpsrl.generation.parallel import fingerprint
 from tpsrl.generation.rules import load_scenario
@@ -16,15 +17,19 @@ from tpsrl.scenes.cache import cache_dir, cache_key
 
 SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
 """Whose chains are run."""
+AGENTS = {"scripted": None, "tpsrl": SHIPPED, "teacher": SHIPPED / "teacher"}
+"""Who may act in them, and where their weights lie."""
 
 
-def chain_starts(count: int, workers: int = 1) -> list[Path]:
+def chain_starts(count: int, agent: str = "scripted", workers: int = 1) -> list[Path]:
     """Return files of the states in which the chain calls its skills, in train layouts.
 
-    They lie in :func:`cache_dir`, under names that tell the scenario, the scenes and the versions.
+    They lie in :func:`cache_dir`, under names that tell the scenario, the agent, and the scenes,
+    weights and versions.
 
     Args:
         count: episodes of each scenario.
+        agent: of :data:`AGENTS`; learned ones with the weights that ship.
         workers: processes that run the chain.
 
     Raises:
@@ -32,21 +37,24 @@ def chain_starts(count: int, workers: int = 1) -> list[Path]:
     """
     folder = cache_dir() / "starts"
     folder.mkdir(parents=True, exist_ok=True)
-    return [_starts_of(scenario, count, workers, folder) for scenario in SCENARIOS]
+    return [_starts_of(scenario, count, agent, workers, folder) for scenario in SCENARIOS]
 
 
-def _starts_of(scenario: str, count: int, workers: int, folder: Path) -> Path:
+def _starts_of(scenario: str, count: int, agent: str, workers: int, folder: Path) -> Path:
     rules = load_scenario(scenario)
     known = {k: v for k, v in versions().items() if k in ("tpsrl", "mujoco")}
-    code = cache_key({"episodes": fingerprint(rules, "train", 0), **known})
-    path = folder / f"{scenario}_train_{count}_{code}.npz"
-    with (folder / f".{code}.lock").open("w") as lock:  # the ranks of one training come here
+    weights = AGENTS[agent]
+    acting = {} if weights is None else {k: digest(p.path) for k, p in policies_in(weights).items()}
+    code = cache_key({"episodes": fingerprint(rules, "train", 0), **acting, **known})
+    path = folder / f"{scenario}_train_{count}_{agent}_{code}.npz"
+    with (folder / f".{agent}_{code}.lock").open("w") as lock:  # all ranks of a training come here
         fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
             return path
         episodes = make_episodes(rules, "train", count, workers)
-        print(f"running the scripted chain of {scenario}, once: {path}", file=sys.stderr)
-        words = [f"scenario={scenario}", f"data={episodes}", f"episodes={count}", f"out={path}"]
+        print(f"running the chain of {scenario} by agent={agent}, once: {path}", file=sys.stderr)
+        words = [f"scenario={scenario}", f"data={episodes}", f"episodes={count}", f"agent={agent}"]
+        words += [f"out={path}"]
         # The chain stands above the skills: it is called as a user calls it.
         command = [sys.executable, "-m", "tpsrl", "handoff", *words, f"workers={workers}"]
         if subprocess.run(command, stdout=sys.stderr, check=False).returncode or not path.exists():

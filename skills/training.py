@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skills.book import BOOK, chained, make_task, row_of, sensor_sets
-from skills.chain_starts import chain_starts
+from skills.chain_starts import AGENTS, chain_starts
 from skills.envs import env_id
 from skills.learned.cards import SHIPPED, weights_path
 from skills.learned.find import find_policy
@@ -50,10 +50,11 @@ class SkillTraining:
     also_wide: bool = option(False, "as many again in apartments that are drawn at random")
     chain_starts: int = option(
         0,
-        "episodes of each scenario whose scripted chain is run, once: env_args.handoff_fraction of"
-        " the training's episodes begin where it called the skill",
+        "episodes of each scenario whose chain is run, once: env_args.handoff_fraction of the"
+        " training's episodes begin where it called the skill",
         min=0,
     )
+    chain_agent: str = option("scripted", "who acts in that chain", choices=tuple(AGENTS))
     launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
 
 
@@ -212,7 +213,7 @@ def _starts(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:
     given = env_args.get("handoff") is not None or env_args.get("path") is not None
     if not keys.chain_starts or keys.skill not in chained() or given:
         return {}  # the starts are of our own apartments
-    files = chain_starts(keys.chain_starts, all_cores())
+    files = chain_starts(keys.chain_starts, keys.chain_agent, all_cores())
     if not any(start.call.skill == keys.skill for file in files for start in read_starts(file)):
         return {}  # no plan of these scenarios calls it
     return {"start": "handoff", "handoff": [str(file) for file in files]}

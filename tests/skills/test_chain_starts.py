@@ -1,20 +1,23 @@
 """Start states of the chain for training, made by the command that users call."""
 
+import pytest
+
 from skills.chain_starts import _starts_of
 from skills.envs.single import SkillEnv
 from skills.tasks.handoff import read_starts
 from skills.training import parse
 
 
-def test_the_scripted_chain_gives_start_states_once(tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize("agent", ["scripted", "tpsrl"])
+def test_a_chain_gives_start_states_once(agent, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    file = _starts_of("set_table", 1, 1, tmp_path)
+    file = _starts_of("set_table", 1, agent, 1, tmp_path)
     called = {start.call.skill for start in read_starts(file)}
-    assert {"navigate", "open_cab", "pick", "place"} <= called
-    assert "running the scripted chain of set_table" in capfd.readouterr().err
-    assert _starts_of("set_table", 1, 1, tmp_path) == file
+    assert {"navigate", "open_cab"} <= called
+    assert f"running the chain of set_table by agent={agent}" in capfd.readouterr().err
+    assert _starts_of("set_table", 1, agent, 1, tmp_path) == file
     assert not capfd.readouterr().err
-    env = SkillEnv("pick", depth=None, split="val", start="handoff", handoff=str(file))
+    env = SkillEnv("open_cab", depth=None, split="val", start="handoff", handoff=str(file))
     env.reset(seed=0)
     env.close()
 
