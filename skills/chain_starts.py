@@ -24,7 +24,7 @@ AGENTS = {"scripted": None, "tpsrl": SHIPPED, "teacher": SHIPPED / "teacher"}
 def chain_starts(count: int, agent: str = "scripted", workers: int = 1) -> list[Path]:
     """Return files of the states in which the chain calls its skills, in train layouts.
 
-    They lie in :func:`cache_dir`, under names that tell the scenario, the agent, and the scenes,
+    The chain is carried out by ``executor=replan``. The files lie in :func:`cache_dir`, under names that tell the scenario, the agent, and the scenes,
     weights and versions.
 
     Args:
@@ -54,7 +54,8 @@ def _starts_of(scenario: str, count: int, agent: str, workers: int, folder: Path
         episodes = make_episodes(rules, "train", count, workers)
         print(f"running the chain of {scenario} by agent={agent}, once: {path}", file=sys.stderr)
         words = [f"scenario={scenario}", f"data={episodes}", f"episodes={count}", f"agent={agent}"]
-        words += [f"out={path}"]
+        # With this executor the chain goes on after a failure, and what fell is picked up again.
+        words += ["executor=replan", f"out={path}"]
         # The chain stands above the skills: it is called as a user calls it.
         command = [sys.executable, "-m", "tpsrl", "handoff", *words, f"workers={workers}"]
         if subprocess.run(command, stdout=sys.stderr, check=False).returncode or not path.exists():

@@ -10,6 +10,7 @@ from planner.chain.predicates import SymbolicWorld
 from skills.book import call_for
 from skills.interface import SkillCall
 from skills.row import Entity
+from skills.tasks.tolerances import ROBOT_AT
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class TpsrlOptions:
             A navigation that is told one point ends anywhere around it, also beside the front, and
             learned Open skills have only seen starts before the front. Navigation's goal is then a
             drawer's handle, and still the object in a fridge, whose handle is at its side.
+        detour: ``replan``: after a failure drive to another place before coming back to the same
+            target, from another side. A learned policy acts alike from where it has just failed,
+            and navigation to where it stands ends at once.
         final_wait: ``hab``: steps to wait after the last action, before stop is called.
         settle_steps: ``replan``: the same, before the goal is verified.
         rotate_after: ``replan``: failures of a target after which other targets come first.
@@ -43,6 +47,7 @@ class TpsrlOptions:
     arm_rest: bool = True
     navigate_after_open_cab: bool = True
     front_first: bool = False
+    detour: bool = False
     final_wait: int = 30
     settle_steps: int = 15
     rotate_after: int = 2
@@ -129,6 +134,32 @@ def front_step(action: Action, world: SymbolicWorld, options: TpsrlOptions) -> S
     call = SkillCall("navigate", place="front", joint=markers[marker].joint_name)
     text = f"nav(front of {marker})"
     return Step(call, text, options.navigation_steps, optional=True)
+
+
+def detour_step(tried: int, world: SymbolicWorld, options: TpsrlOptions) -> Step | None:
+    """Return the step that drives elsewhere, so that the next try comes from another side.
+
+    Objects and goals outside containers and out of reach are visited by turns, the nearest first.
+
+    Args:
+        tried: failures of the target so far.
+        world: the present.
+        options: see :class:`TpsrlOptions`.
+
+    Returns:
+        ``None`` where there is no other place.
+    """
+    held, places = world.held_target(), []
+    for entity, (role, target) in world.grounding.roles.items():
+        lies = role == "goal" or (role == "object" and target != held)
+        if lies and world.distance(entity) > ROBOT_AT and world.container(entity) is None:
+            places.append((world.distance(entity), entity))
+    if not places:
+        return None
+    entity = sorted(places)[(tried - 1) % len(places)][1]
+    role, target = world.grounding.roles[entity]
+    call = SkillCall("navigate", target=target, place="goal" if role == "goal" else "start")
+    return Step(call, f"nav({entity}) first", options.navigation_steps, optional=True)
 
 
 def return_step(target: int, grounding: Grounding, options: TpsrlOptions) -> Step:

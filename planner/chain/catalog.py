@@ -87,7 +87,8 @@ def agent_kind(agent: str) -> AgentKind:
 
 def agent_options(agent: str, policies: Mapping[str, PolicyFiles]) -> TpsrlOptions:
     """Return how an agent carries out its plans."""
-    plain = TpsrlOptions(front_first="navigate" in policies)
+    drives = "navigate" in policies
+    plain = TpsrlOptions(front_first=drives, detour=drives)
     if agent_kind(agent).navigates:
         return plain
     # A skill that drives itself gets the time of the navigation that it replaces.

@@ -9,6 +9,7 @@ from planner import Action, Atom, Plan, Problem, find_plan
 from planner.chain.calls import (
     Step,
     TpsrlOptions,
+    detour_step,
     front_step,
     plan_step,
     release_step,
@@ -158,6 +159,7 @@ class ReplanExecutor:
         self._queue: list[Step] = []
         self._settled = False
         self._before_front = False
+        self._failed: int | None = None
         self._why = ""
 
     def next(self, last: tuple[Step, SkillRecord] | None) -> Step | None:
@@ -176,15 +178,7 @@ class ReplanExecutor:
                 continue
             if self._cursor < len(self._plan):
                 self._settled = False
-                action = self._plan.actions[self._cursor]
-                front = front_step(action, self._world, self._options)
-                if front is not None and not self._before_front:
-                    self._before_front = True
-                    if self._options.arm_rest:
-                        self._queue.append(reset_arm_step(self._options))
-                    return front
-                self._before_front = False
-                return plan_step(action, self._cursor, self._world.grounding, self._options)
+                return self._begin(self._plan.actions[self._cursor])
             if self._settled:
                 self.finished = not self._report.extra["given_up"]
                 return None
@@ -192,6 +186,24 @@ class ReplanExecutor:
             self._why = "the goal does not hold after the last action"
             if self._options.settle_steps:
                 self._queue.append(wait_step(self._options.settle_steps))
+
+    def _begin(self, action: Action) -> Step:
+        """Return the step of an action, or one that has to come before it."""
+        step = plan_step(action, self._cursor, self._world.grounding, self._options)
+        if step.call.skill != "navigate":
+            return step
+        failed, self._failed = self._failed, None
+        if failed is not None and failed == step.target and self._options.detour:
+            away = detour_step(self._failures[failed], self._world, self._options)
+            if away is not None:
+                return away
+        front = front_step(action, self._world, self._options)
+        self._before_front = front is not None and not self._before_front
+        if front is None or not self._before_front:
+            return step
+        if self._options.arm_rest:
+            self._queue.append(reset_arm_step(self._options))
+        return front
 
     def interrupted(self, step: Step) -> str:
         """Cut a skill short that carries an object no more, or holds a wrong one."""
@@ -225,6 +237,7 @@ class ReplanExecutor:
             self._why = f"{step.text}: {record.cause}"
             if step.target is not None:
                 self._failures[step.target] += 1
+            self._failed = step.target
         self._follow_up(step, record.outcome == "success")
 
     def _follow_up(self, step: Step, success: bool) -> None:
