@@ -24,8 +24,8 @@ AGENTS = {"scripted": None, "tpsrl": SHIPPED, "teacher": SHIPPED / "teacher"}
 def chain_starts(count: int, agent: str = "scripted", workers: int = 1) -> list[Path]:
     """Return files of the states in which the chain calls its skills, in train layouts.
 
-    The chain is carried out by ``executor=replan``. The files lie in :func:`cache_dir`, under names that tell the scenario, the agent, and the scenes,
-    weights and versions.
+    The chain is carried out by ``executor=replan``. The files lie in :func:`cache_dir`, under
+    names that tell the scenario, the agent, and the scenes, weights and versions.
 
     Args:
         count: episodes of each scenario.
