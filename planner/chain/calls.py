@@ -32,8 +32,9 @@ class TpsrlOptions:
             learned Open skills have only seen starts before the front. Navigation's goal is then a
             drawer's handle, and still the object in a fridge, whose handle is at its side.
         detour: ``replan``: after a failure drive to another place before coming back to the same
-            target, from another side. A learned policy acts alike from where it has just failed,
-            and navigation to where it stands ends at once.
+            target, from another side, and turn by chance after a navigation that ran out of time.
+            A learned policy acts alike from where it has just failed, and navigation to where it
+            stands ends at once.
         final_wait: ``hab``: steps to wait after the last action, before stop is called.
         settle_steps: ``replan``: the same, before the goal is verified.
         rotate_after: ``replan``: failures of a target after which other targets come first.
@@ -55,6 +56,10 @@ class TpsrlOptions:
     max_plans: int = 100
 
 
+MOTION_STEPS = 60
+"""No motion of recovery takes longer."""
+
+
 @dataclass(frozen=True)
 class Step:
     """One skill run that an executor wants.
@@ -65,7 +70,7 @@ class Step:
         limit: control steps after which it times out.
         index: position in the plan, ``None`` for skills that the executor puts in.
         target: index of the target concerned, ``None`` if none is.
-        release: let go of whatever is held instead of running ``call``.
+        motion: of :data:`planner.chain.motions.MOTIONS`, instead of ``call``.
         optional: whether it succeeds does not matter.
     """
 
@@ -74,7 +79,7 @@ class Step:
     limit: int
     index: int | None = None
     target: int | None = None
-    release: bool = False
+    motion: str = ""
     optional: bool = False
 
 
@@ -168,6 +173,6 @@ def return_step(target: int, grounding: Grounding, options: TpsrlOptions) -> Ste
     return Step(call, f"nav({grounding.label(target)})", options.navigation_steps, target=target)
 
 
-def release_step(text: str = "release()", steps: int = 15) -> Step:
-    """Return the step that lets go of whatever is held, where the robot stands."""
-    return Step(SkillCall("wait", steps=steps), text, steps, release=True)
+def motion_step(motion: str) -> Step:
+    """Return the step that makes a motion of :data:`planner.chain.motions.MOTIONS`."""
+    return Step(SkillCall("wait"), f"{motion}()", MOTION_STEPS, motion=motion, optional=True)

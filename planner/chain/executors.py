@@ -11,8 +11,8 @@ from planner.chain.calls import (
     TpsrlOptions,
     detour_step,
     front_step,
+    motion_step,
     plan_step,
-    release_step,
     reset_arm_step,
     return_step,
     wait_step,
@@ -221,6 +221,8 @@ class ReplanExecutor:
         return ""
 
     def _settle_account(self, step: Step, record: SkillRecord) -> None:
+        if step.call.skill == "navigate" and record.outcome == "timeout" and self._options.detour:
+            self._queue.append(motion_step("spin"))
         if step.index is None or self._plan is None:
             judge(record, (), self._world)
             if step.call.skill == "navigate" and record.outcome != "success" and not step.optional:
@@ -237,7 +239,7 @@ class ReplanExecutor:
             self._why = f"{step.text}: {record.cause}"
             if step.target is not None:
                 self._failures[step.target] += 1
-            self._failed = step.target
+            self._failed = None if record.cause == DROPPED else step.target
         self._follow_up(step, record.outcome == "success")
 
     def _follow_up(self, step: Step, success: bool) -> None:
@@ -260,7 +262,7 @@ class ReplanExecutor:
         self._releases += 1
         if self._plan is not None:
             self._plan, self._why = None, "holds what the plan cannot use"
-        return release_step() if self._releases <= self._options.max_failures else None
+        return motion_step("release") if self._releases <= self._options.max_failures else None
 
     def _keep_plan(self) -> bool:
         if self._plan is None or self._monitor is None:
@@ -283,7 +285,7 @@ class ReplanExecutor:
             if plan is None:
                 self._failures[held] += 1
                 self._plan = None
-                self._queue += [release_step(), reset_arm_step(self._options)]
+                self._queue += [motion_step("release"), reset_arm_step(self._options)]
                 return True
         if plan is None:
             self._report.extra["stuck"] = True

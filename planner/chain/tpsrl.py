@@ -14,11 +14,12 @@ from planner.chain.errand import Errand, about, problem_of
 from planner.chain.executors import Executor, HabExecutor, ReplanExecutor
 from planner.chain.grounding import rename
 from planner.chain.interface import AgentReport, SkillRecord
+from planner.chain.motions import MOTIONS
 from planner.chain.predicates import SymbolicWorld
-from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus
+from skills.interface import HELPERS, Skill, SkillCall, SkillName
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError, nearest
-from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
+from tpsrl.sim.door import Simulator
 
 EXECUTORS: dict[str, type[HabExecutor] | type[ReplanExecutor]] = {
     "hab": HabExecutor,
@@ -141,13 +142,13 @@ class TpsrlAgent:
         return True
 
     def _start(self, step: Step, sim: Simulator, env_id: int) -> None:
-        skill = Release(step.limit) if step.release else self._skill(step.call.skill)
+        skill = MOTIONS[step.motion]() if step.motion else self._skill(step.call.skill)
         seed = np.random.SeedSequence([self._seed, self._runs]).generate_state(1)[0]
         self._runs += 1
         skill.reset(sim, env_id, step.call, int(seed))
-        name = "release" if step.release else step.call.skill
+        name = step.motion or step.call.skill
         record = SkillRecord(skill=name, action=step.text)
-        if name not in (*HELPERS, "release"):
+        if name not in HELPERS and not step.motion:
             record.policy = "scripted" if skill.privileged else "learned"
         self._report.skills.append(record)
         self._running = (step, record, skill)
@@ -174,31 +175,3 @@ class TpsrlAgent:
         if name not in self._skills:
             self._skills[name] = self._make(name)
         return self._skills[name]
-
-
-class Release(Skill):
-    """Lets go of whatever is held, where the robot stands. Part of recovery, not of any plan.
-
-    Args:
-        steps: how long to keep releasing.
-    """
-
-    name: SkillName = "wait"
-    privileged = False
-
-    def __init__(self, steps: int) -> None:
-        self._left = steps
-
-    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
-        """See :meth:`Skill.reset`; there is nothing to prepare."""
-
-    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
-        """Return the action that opens the gripper and moves nothing."""
-        self._left -= 1
-        action = np.zeros(ACTION_DIM)
-        action[ACTION_GRIP] = -1.0
-        return action
-
-    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
-        """Done after the given number of steps."""
-        return SkillStatus(done=self._left <= 0)

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from planner import Atom, find_plan
+from planner.chain.calls import MOTION_STEPS
 from planner.chain.grounding import rename
+from planner.chain.motions import Spin
 from planner.chain.predicates import HabTask, SymbolicWorld, present_problem
 from planner.chain.problems import hab_problem
+from skills.interface import SkillCall
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
@@ -49,6 +52,26 @@ def test_contents_are_known_from_the_state(sim):
         assert world.holds(A("opened_fridge(fridge_push_point)"))
         length = len(find_plan(present_problem(rename(hab_problem("set_table"), episode), world)))
         assert length == 8
+
+
+def test_a_spin_turns_the_robot_and_keeps_what_it_holds(sim):
+    episode, ends = load_shipped("tidy_house").episodes[0], set()
+    for seed in range(3):
+        sim.reset([episode], [0])
+        sim.snap_object(episode.targets[0].object_index)
+        before, spin = np.array(sim.state().base_pose[0]), Spin()
+        spin.reset(sim, 0, SkillCall("wait"), seed)
+        steps = 0
+        while not spin.status(sim, 0).done:
+            sim.step(spin.act(sim, 0)[None])
+            steps += 1
+        after = np.array(sim.state().base_pose[0])
+        assert steps <= spin.MOST <= MOTION_STEPS
+        turned = abs((after[2] - before[2] + np.pi) % (2 * np.pi) - np.pi)
+        assert turned > 0.5  # furniture may be in the way
+        assert int(sim.state().held_object[0]) == episode.targets[0].object_index
+        ends.add(round(float(after[2]), 2))
+    assert len(ends) == 3  # another one by another seed
 
 
 def test_teleported_targets_succeed(sim):

@@ -209,6 +209,41 @@ def test_replan_recovers_from_one_failure_of_any_skill(skill, ending):
     assert report.replans >= 1
 
 
+def actions_with_detours(fate):
+    sim, report, _ = run(tidy_house(), "replan", fate, options=TpsrlOptions(detour=True))
+    assert solved(sim)
+    return [r.action for r in report.skills if r.skill != "reset_arm"]
+
+
+def test_replan_comes_back_from_another_side_after_a_failure():
+    actions = actions_with_detours(once("pick", 1, "miss"))
+    failed = actions.index("pick(any_targets|1)")
+    # The nearest object or goal that is out of reach: the robot stands 2 m from the next object.
+    away, back, again = actions[failed + 1 : failed + 4]
+    assert away == "nav(any_targets|3) first"
+    assert (back, again) == ("nav(any_targets|1)", "pick(any_targets|1)")
+    assert len([a for a in actions if a.endswith("first")]) == 1
+
+
+def test_replan_drives_elsewhere_with_an_object_in_the_hand():
+    actions = actions_with_detours(once("place", 0, "miss"))
+    failed = actions.index("place(any_targets|0, TARGET_any_targets|0)")
+    away = actions[failed + 1]
+    assert away.startswith("nav(")
+    assert away.endswith("first")
+    assert away != "nav(TARGET_any_targets|0) first"
+
+
+def test_replan_turns_by_chance_when_a_navigation_runs_out_of_time():
+    actions = actions_with_detours(once("navigate", 1, "hang"))
+    stuck = actions.index("nav(any_targets|1)")
+    assert actions[stuck + 1] == "spin()"
+    assert "spin()" not in actions_with_detours(once("pick", 1, "hang"))
+    sim, report, _ = run(tidy_house(), "replan", once("navigate", 1, "hang"))
+    assert solved(sim)
+    assert "spin" not in names(report)
+
+
 def replanned_after_a_drop(drop):
     """Return the report of a run in which ``drop`` happens on the first way to a goal."""
 
