@@ -26,8 +26,8 @@ class LearnedSkill(Skill):
 
     Args:
         card: of the policy.
-        policy: its network; the recurrent state is cleared at every reset. The policies of
-            ``ver_trainer`` do not see their previous action, so there is none to clear.
+        policy: its network; the recurrent state is cleared at every reset, and with it the
+            previous action of a policy that reads it.
 
     Attributes:
         task: of the policy.
