@@ -105,6 +105,32 @@ def test_packed_forward_equals_step_by_step(seed: int) -> None:
             torch.testing.assert_close(output[0], together[t], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_gradient_through_packed_sequences_is_torchs_own(seed: int, layers: int) -> None:
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    core = LSTMCore(5, 7, layers).double()  # of this type torch's own is run
+    ours = LSTMCore(5, 7, layers)
+    ours.load_state_dict(core.state_dict())
+    lengths = -np.sort(-rng.integers(1, 12, rng.integers(1, 9)))
+    packed = pack(np.arange(lengths.sum()), np.cumsum(lengths) - lengths, lengths)
+    sizes = torch.from_numpy(packed.batch_sizes)
+    x = torch.randn(int(lengths.sum()), 5, dtype=torch.double)
+    state = torch.randn(len(lengths), core.state_size, dtype=torch.double)
+    weights = torch.randn(len(x), 7, dtype=torch.double)
+    found = []
+    for net in (core, ours):
+        like = next(net.parameters()).dtype
+        inputs = [t.to(like, copy=True).requires_grad_() for t in (x, state)]
+        output, last = net.unroll(inputs[0], Packing(sizes, inputs[1]))
+        ((output * weights.to(like)).sum() + (last**2).sum()).backward()
+        grads = [t.grad for t in (*inputs, *net.parameters())]
+        found.append([output.detach(), last.detach(), *grads])
+    for theirs, own in zip(*found, strict=True):
+        torch.testing.assert_close(own, theirs.float(), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("limit", [0, 4])
 def test_state_at_every_sequence_start_is_the_one_of_collection(seed: int, limit: int) -> None:

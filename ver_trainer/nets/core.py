@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from ver_trainer.config import NetConfig
+from ver_trainer.nets.lstm import PackedLSTM
 
 
 @dataclass
@@ -77,9 +78,24 @@ class LSTMCore(nn.Module):
 
     def unroll(self, features: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         """As :meth:`sequence`, with the states after each sequence ``[sequences, state_size]``."""
+        if features.device.type == "cpu" and features.dtype == torch.float32:
+            return self._unroll_here(features, packing)
         packed = PackedSequence(features, packing.batch_sizes)
         output, last = self.lstm(packed, self._split(packing.state))
         return output.data, torch.cat([x.transpose(0, 1).flatten(1) for x in last], dim=-1)
+
+    def _unroll_here(self, features: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        sizes, earlier, last = packing.batch_sizes.tolist(), packing.earlier(), packing.last()
+        hidden, cell = self._split(packing.state)
+        following: list[Tensor] = []
+        for layer in range(self.lstm.num_layers):
+            w_in, w_rec, b_in, b_rec = self.lstm.all_weights[layer]
+            inputs = F.linear(features, w_in, b_in + b_rec)
+            features, cells = PackedLSTM.apply(
+                inputs, w_rec, hidden[layer], cell[layer], sizes, earlier
+            )
+            following += [features[last], cells[last]]
+        return features, torch.cat(following[0::2] + following[1::2], dim=-1)
 
     def _split(self, state: Tensor) -> tuple[Tensor, Tensor]:
         shaped = state.view(state.shape[0], 2, self.lstm.num_layers, self.lstm.hidden_size)
