@@ -265,6 +265,20 @@ def test_a_diverged_world_is_reset_reported_and_counted(sim, tmp_path, monkeypat
     assert sim.state().diverged[0] and len(sim.divergences) == 2
 
 
+def test_an_object_that_is_flung_does_not_break_the_world(sim):
+    world, limits = sim._worlds[0], np.repeat([steps.OBJECT_SPEED, steps.OBJECT_SPIN], 3)
+    first = int(world.model.body_dofadr[world.object_bodies[0]])
+    speeds = world.data.qvel[first : first + 6]
+    speeds[:] = 300.0, 0.0, 0.0, 0.0, 9e3, 0.0
+    sim.step(IDLE)
+    assert not sim.state().diverged[0]
+    assert (np.abs(speeds) <= limits).all()
+    speeds[:] = 1.0, 0.0, 2.0, 0.0, 0.0, 20.0  # what may be is left alone
+    before = sim.state().object_pos[0, 0].copy()
+    sim.step(IDLE)
+    assert sim.state().object_pos[0, 0, 0] - before[0] > 0.02
+
+
 def test_pool_grows_for_an_episode_with_more_objects(sim):
     episode = small.episode()
     second = dataclasses.replace(

@@ -38,6 +38,7 @@ from tpsrl.sim.mujoco.states import (
 from tpsrl.sim.mujoco.table import (
     ARMATURE,
     BASE,
+    BODIES,
     COUNT,
     CTRL,
     DATA,
@@ -53,6 +54,7 @@ from tpsrl.sim.mujoco.table import (
     QPOS,
     QVEL,
     TIP,
+    TURNS,
     XMAT,
     XPOS,
 )
@@ -62,6 +64,11 @@ MIN_FORCE = 20.0
 """Smaller increases of force are not accumulated, N (habitat-lab ``min_force``)."""
 MAX_SPEED = 200.0
 """Faster than anything real: such a world has diverged. m/s or rad/s."""
+
+OBJECT_SPEED, OBJECT_SPIN = 10.0, 50.0
+"""Objects do not get faster, m/s and rad/s. A base that drives presses what it meets, or what the
+cup holds, centimetres deep into other things; between two walls that throws a small object out of
+the house, or spins it until the world breaks."""
 
 DONE, BEGUN, ENDED = range(3)
 """Where :func:`advance` stops: behind the last world; in the middle of a world's step, where its
@@ -137,8 +144,10 @@ def finish(table: np.ndarray, near: np.ndarray) -> bool:
     """Run the physics of a step that has begun; return whether Python has to look after it."""
     model, data = table[MODEL], table[DATA]
     native.mj_step2(model, data)
+    _calm(table)
     for _ in range(_SUBSTEPS - 1):
         native.mj_step(model, data)
+        _calm(table)
     keep_all(near)
     count = floats(table[COUNT], 1, COUNTERS)[0]
     count[STEPS] += 1.0
@@ -160,6 +169,21 @@ def finish(table: np.ndarray, near: np.ndarray) -> bool:
     increase = count[FORCE] - before
     count[FORCE_SUM] += increase if increase > MIN_FORCE else 0.0
     return _comes_loose(table)
+
+
+@compiled
+def _calm(table: np.ndarray) -> None:
+    """Slow down objects that are faster than they may be."""
+    speeds, fast = floats(table[QVEL], 1, table[NV])[0], False
+    for speed in speeds:
+        fast = fast or abs(speed) > OBJECT_SPEED
+    if not fast:
+        return
+    for first in numbers(table[TURNS], table[BODIES]):
+        if first >= 0:
+            for k in range(6):
+                most = OBJECT_SPEED if k < 3 else OBJECT_SPIN
+                speeds[first + k] = min(max(speeds[first + k], -most), most)
 
 
 @compiled
