@@ -156,16 +156,16 @@ def test_a_torch_engine_gives_the_same_numbers(skill, episodes):
             assert te.tolist() == ue.tolist() and tr.tolist() == ur.tolist()
 
 
-@pytest.mark.parametrize("how", ["fast", "nowhere"])
-def test_a_diverged_world_ends_as_in_the_single_environment(episodes, how):
+@pytest.mark.parametrize("what", ["everything", "arm"])
+def test_a_diverged_world_ends_as_in_the_single_environment(episodes, what):
     with simulator(2) as many, simulator(1) as one:
         batch = BatchSkillEnv("pick", simulator=many, depth=None, episodes=episodes)
         single = SkillEnv("pick", simulator=one, depth=None, episodes=episodes)
         batch.reset(seed=1)
         single.reset(seed=2)
         for world in (many._worlds[1], one._worlds[0]):
-            if how == "fast":
-                world.data.qvel[-1] = 1e9
+            if what == "everything":
+                world.data.qvel[:] = 1e6
             else:
                 world.data.qpos[world.index.arm_qpos] = np.nan
         _, reward, terminated, truncated, info = batch.step(np.zeros((2, 10)))
