@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from skills.learned.cards import SHIPPED, digest, policies_in
+from skills.learned.cards import SHIPPED, TEACHERS, digest, policies_in
 from tpsrl.errors import UserError
 from tpsrl.generation.parallel import fingerprint
 from tpsrl.generation.rules import load_scenario
@@ -17,7 +17,7 @@ from tpsrl.scenes.cache import cache_dir, cache_key
 
 SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
 """Whose chains are run."""
-AGENTS = {"scripted": None, "tpsrl": SHIPPED, "teacher": SHIPPED / "teacher"}
+AGENTS = {"scripted": None, "tpsrl": SHIPPED, "teacher": TEACHERS}
 """Who may act in them, and where their weights lie."""
 
 

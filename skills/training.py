@@ -10,7 +10,7 @@ from typing import Any
 from skills.book import BOOK, chained, make_task, row_of, sensor_sets
 from skills.chain_starts import AGENTS, chain_starts
 from skills.envs import env_id
-from skills.learned.cards import SHIPPED, weights_path
+from skills.learned.cards import TEACHERS, weights_path
 from skills.learned.find import find_policy
 from skills.tasks.handoff import read_starts
 from skills.tasks.sensors import DEPTH
@@ -27,8 +27,6 @@ from ver_trainer.machine import settle_threads
 from ver_trainer.options import load, option
 from ver_trainer.runner import TrainResult, train
 
-TEACHERS = SHIPPED / "teacher"
-"""Policies that know the whole state."""
 LEARNED_SPLITS = ("train", "wide")
 """Episodes of these are made where a training has none; val ones are never trained on unasked."""
 

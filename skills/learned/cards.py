@@ -18,6 +18,8 @@ from ver_trainer.reading import MIB, read_bytes, read_json
 
 SHIPPED = Path(__file__).parent / "weights"
 """Weights that come with the project."""
+TEACHERS = SHIPPED / "teacher"
+"""Policies that know the whole state."""
 MOST_PIXELS = 2048
 _EXPORT = "export the policy again"
 _VALID: dict[str, tuple[str, ...]] = {

@@ -17,7 +17,7 @@ from skills.envs.batch import BatchSkillEnv
 from skills.envs.config import EnvConfig
 from skills.envs.single import SkillEnv
 from skills.envs.worlds import follow
-from skills.learned.cards import Card
+from skills.learned.cards import TEACHERS, Card
 from skills.learned.skill import LearnedSkill
 from skills.tasks.around import HIGH, LOW, half_size
 from skills.tasks.sensors import observe
@@ -129,7 +129,7 @@ def test_a_student_reads_the_contract_and_its_critic_the_state():
     assert tuple(config.net.actor_obs) == (*contract, *BOOK["open_fridge"].fine)
     assert "head_depth" in contract
     assert tuple(config.net.critic_obs) == state
-    assert Path(config.distill.teacher) == training.TEACHERS / "open_fridge.safetensors"
+    assert Path(config.distill.teacher) == TEACHERS / "open_fridge.safetensors"
     assert EnvConfig(**config.env_args).task("open_fridge").failed_stop_ends  # as in evaluation
     assert "options" not in training.parse(["skill=pick"])[1].env_args
     for words, sentence in (
