@@ -118,7 +118,7 @@ ROWS = (
             "is_holding",
             "joint",
         ),
-        fine=("goal_gap",),
+        fine=("goal_gap", "goal_pace"),
         teaching={**_STOPS, "needs_geodesic": "course", "distance_reward": 3.0},
         switches={"stop": 0.02},
         plan={"nav": ask_drive, "nav_to_receptacle": ask_drive_to_handle},

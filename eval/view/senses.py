@@ -33,6 +33,7 @@ class Senses:
         self._row = GoalRow()
         self._distances: DistanceSource | None = None
         self._progress: Any = None
+        self._here: np.ndarray | None = None
 
     def look(self, sim: Simulator, agent: Any) -> tuple[float, Look]:
         """Return reward of the last step and present observations of the running skill.
@@ -46,20 +47,22 @@ class Senses:
             return np.nan, {}
         call, skill = running
         if call is not self._call:
-            self._begin(sim, call, skill)
-            return 0.0, self._read(self._view(sim))
+            return 0.0, self._read(self._begin(sim, call, skill))
         assert self._task is not None
         view = self._view(sim)
         self._progress, outcome = self._task.step(view, self._progress, np.zeros(1, dtype=bool))
         return float(outcome.reward[0]), self._read(view)
 
-    def _begin(self, sim: Simulator, call: SkillCall, skill: Skill) -> None:
+    def _begin(self, sim: Simulator, call: SkillCall, skill: Skill) -> View:
         task = skill.task if isinstance(skill, LearnedSkill) else make_task(call.skill)
         self._call, self._task = call, task
         self._row = task.goal_for(sim, 0, call)
         self._distances = distance_source(task, 1)
         self._distances.begin(sim, 0, self._row)
-        self._progress = task.begin(self._view(sim))
+        self._here = np.asarray(sim.state().base_pose)
+        view = self._view(sim)
+        self._progress = task.begin(view)
+        return view
 
     def _view(self, sim: Simulator) -> View:
         assert self._task is not None and self._distances is not None
@@ -67,7 +70,9 @@ class Senses:
         pose = np.asarray(state.base_pose)
         far = self._distances.measure(pose)
         scan = scan_for(sensors, sim, pose)
-        return View(state, stack_goals([self._row], pose), far.geodesic, None, scan, far.course)
+        before, self._here = self._here, pose
+        goal = stack_goals([self._row], pose)
+        return View(state, goal, far.geodesic, None, scan, far.course, before)
 
     def _read(self, view: View) -> Look:
         assert self._task is not None

@@ -102,6 +102,7 @@ class SkillWorlds:
         self.progress: Progress | None = None
         self.view: View | None = None
         self._mastery = 0.0
+        self._before: Array | None = None
 
     def start(self, env_ids: Sequence[int], seeds: Sequence[int]) -> None:
         """Begin episodes in some worlds, each decided by its seed alone.
@@ -116,7 +117,10 @@ class SkillWorlds:
         like = self.sim.state().base_pose
         chosen = np.zeros(self.sim.num_envs, dtype=bool)
         chosen[list(env_ids)] = True
-        mask = array_namespace(like).asarray(chosen, device=device(like))
+        xp = array_namespace(like)
+        mask = xp.asarray(chosen, device=device(like))
+        past = like if self._before is None else self._before
+        self._before = xp.where(mask[:, None], like, past)
         self._look()
         assert self.view is not None
         begun = self.task.begin(self.view)
@@ -127,6 +131,7 @@ class SkillWorlds:
         """Carry out (n, ``task.layout.size``) actions in [-1, 1] and judge what follows."""
         assert self.view is not None and self.progress is not None
         robot, stop = self.task.robot_action(self.view, actions)
+        self._before = self.view.state.base_pose
         self.sim.step(robot)
         self._look(fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
@@ -166,6 +171,7 @@ class SkillWorlds:
             "goals": plain(self._rows),
             "progress": plain(copy.deepcopy(self.progress)),
             "mastery": self._mastery,
+            "before": plain(self._before),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -184,7 +190,7 @@ class SkillWorlds:
             self.sim.restore(snapshot, env_id)
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
-        self._mastery = float(state["mastery"])
+        self._mastery, self._before = float(state["mastery"]), whole(state["before"])
         self._look()
         assert self.view is not None
         progress = type(self.task.begin(self.view))
@@ -203,7 +209,7 @@ class SkillWorlds:
         xp = None if self.view is None else self.view.xp
         scan = scan_for(self.task.sensors, self.sim, state.base_pose)
         far = self._distances.measure(state.base_pose)
-        self.view = View(state, goal, far.geodesic, xp, scan, far.course)
+        self.view = View(state, goal, far.geodesic, xp, scan, far.course, self._before)
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])

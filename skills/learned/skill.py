@@ -57,6 +57,7 @@ class LearnedSkill(Skill):
         self._row = self.task.goal_for(sim, env_id, call)
         self._policy.reset()
         self._stopped = self._under_way = False
+        self._before: np.ndarray | None = None
         self._first_resting = self._view(sim).resting
         shown = WAY in self.task.sensors
         self._course = self.task.course(sim, env_id, self._row) if shown else None
@@ -65,6 +66,7 @@ class LearnedSkill(Skill):
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
         """See :meth:`Skill.act`."""
         view = self._view(sim, scanned=True)
+        self._before = np.asarray(view.state.base_pose)
         if self._stopped:
             action = np.zeros(ACTION_DIM)
             action[ACTION_GRIP] = 1.0 if bool(view.holds[env_id]) else -1.0
@@ -91,7 +93,8 @@ class LearnedSkill(Skill):
         course = None
         if scanned and self._course is not None:
             course = np.array([self._course.look(p) for p in np.asarray(state.base_pose)[:, :2]])
-        return View(state, rows, scan=scan, course=course)
+        before = state.base_pose if self._before is None else self._before
+        return View(state, rows, scan=scan, course=course, before=before)
 
     def _check_depth(self, sim: Simulator) -> None:
         if DEPTH not in self.task.sensors:

@@ -12,6 +12,7 @@ from skills.tasks.scan import FAR_REACH, RAYS, REACH
 from skills.tasks.state import NEIGHBOURS, RELIEF, View
 from skills.tasks.tolerances import ARRIVED, AT_REST, FACING, JOINT_AT, RELEASED_AT
 from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, wrap, yaw_of
+from tpsrl.robot import fetch
 
 DEPTH, WAY = "head_depth", "way"
 COLOUR = {"head_rgb": "head", "third_rgb": "third_person"}
@@ -284,6 +285,21 @@ def goal_gap(view: View) -> Array:
     xp, (distance, bearing) = view.xp, view.heading
     near, facing = (distance - ARRIVED) / 0.25, (xp.abs(bearing) - FACING) / 0.1
     return xp.tanh(xp.stack([near, facing], axis=-1))
+
+
+@sensor(2)
+def goal_pace(view: View) -> Array:
+    """How the last step of the base changed distance and bearing of Navigate's goal.
+
+    tanh of the metres that it came nearer and of the radians that its bearing turned to the left,
+    each over the longest motion of a step. Both are 0 where the base stood still, whatever it was
+    told to do: a camera does not show what stands under its nose.
+    """
+    xp, (distance, bearing) = view.xp, view.heading
+    past, looked = view.heading_from(view.require_before())
+    nearer = (past - distance) / fetch.BASE_DELTA_LINEAR
+    turned = wrap(xp, bearing - looked) / fetch.BASE_DELTA_ANGULAR
+    return xp.tanh(xp.stack([nearer, turned], axis=-1))
 
 
 @sensor(2)

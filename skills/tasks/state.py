@@ -193,6 +193,8 @@ class View:
         scan: (n, ``scan.RAYS``) ranges, m, where a sensor of the task needs them.
         course: (n, 3) distance to go on a comfortable way, m, and the (2,) direction of that way
             in the world, for tasks that measure progress along it.
+        before: (n, 3) pose of the base one step earlier, the present one right after a start, where
+            a sensor of the task needs it.
     """
 
     def __init__(
@@ -203,9 +205,10 @@ class View:
         xp: Any = None,
         scan: Array | None = None,
         course: Array | None = None,
+        before: Array | None = None,
     ) -> None:
         self.state, self.goal, self.geodesic, self.scan = state, goal, geodesic, scan
-        self.course = course
+        self.course, self.before = course, before
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
     def require_geodesic(self) -> Array:
@@ -237,6 +240,16 @@ class View:
         if self.scan is None:
             raise ValueError("the sensor base_scan needs ranges; give View(..., scan=...).")
         return self.scan
+
+    def require_before(self) -> Array:
+        """Return the (n, 3) pose of the base one step earlier.
+
+        Raises:
+            ValueError: whoever made this view did not keep it.
+        """
+        if self.before is None:
+            raise ValueError("the sensor goal_pace needs a past pose; give View(..., before=...).")
+        return self.before
 
     @_once
     def ee(self) -> Array:
@@ -286,7 +299,11 @@ class View:
     @_once
     def heading(self) -> tuple[Array, Array]:
         """(n,) planar distance from base to goal position, and (n,) its bearing, left positive."""
-        local = to_base(self.xp, self.state.base_pose, self.goal.position)
+        return self.heading_from(self.state.base_pose)
+
+    def heading_from(self, pose: Array) -> tuple[Array, Array]:
+        """Return what :meth:`heading` would be with the base at an (n, 3) pose."""
+        local = to_base(self.xp, pose, self.goal.position)
         bearing = self.xp.atan2(local[:, 1], local[:, 0])
         return norm(self.xp, local[:, :2]), bearing
 

@@ -179,7 +179,7 @@ def test_a_diverged_world_ends_as_in_the_single_environment(episodes, what):
         batch.step(np.zeros((2, 10)))
 
 
-@pytest.mark.parametrize("skill", ["pick", "place", "pointnav", "explore"])
+@pytest.mark.parametrize("skill", ["navigate", "pick", "place", "pointnav", "explore"])
 def test_a_state_put_back_goes_on_to_the_bit(skill, episodes):
     def future(env):
         rng = np.random.default_rng(4)
@@ -192,6 +192,8 @@ def test_a_state_put_back_goes_on_to_the_bit(skill, episodes):
         return digest.hexdigest()
 
     config = {"depth": None, "episodes": episodes, "options": {"horizon": 17}}
+    if skill == "navigate":
+        config["sensors"] = ("contract", "fine")
     with simulator(2) as sim, simulator(2) as other:
         env = BatchSkillEnv(skill, simulator=sim, **config)
         with pytest.raises(UserError, match="call reset first"):

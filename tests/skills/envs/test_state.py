@@ -148,11 +148,14 @@ def test_fine_senses_follow_from_the_contract_s(skill):
     env = SkillEnv(skill, **STATE, sensors=("contract", "fine"))
     seen, _ = env.reset(seed=4)
     for _ in range(3):
+        past = seen
         seen, *_ = env.step(env.action_space.sample())
         for name in BOOK[skill].fine:
-            if name == "goal_gap":
+            if name.startswith("goal_"):
                 distance, bearing = seen["goal_to_agent_gps_compass"]
+                gone = past["goal_to_agent_gps_compass"] - seen["goal_to_agent_gps_compass"]
                 wanted = [(distance - 1.5) / 0.25, (abs(bearing) - math.radians(15)) / 0.1]
+                wanted = 12 * gone if name == "goal_pace" else wanted
             else:
                 way = seen[FOLLOWS[name]]
                 wanted = [*way / 0.1, (np.linalg.norm(way) - 0.15) / 0.05]

@@ -67,6 +67,30 @@ def test_the_chain_senses_what_the_environment_senses(skill):
     made.close()
 
 
+def test_the_chain_senses_how_the_base_moves_as_the_environment_does():
+    """Nothing at entry; nothing either where the base pushes against what it cannot pass."""
+    made = SkillEnv(
+        "navigate", **STATE, sensors=("goal_pace",), options={"failed_stop_ends": False}
+    )
+    seen, _ = made.reset(seed=1)
+    ahead, felt = np.array([1.0, 0.0, -1.0], np.float32), []
+
+    def step(senses):
+        felt.append(senses["goal_pace"])
+        return ahead
+
+    policy = SimpleNamespace(observations={"goal_pace": (2,)}, size=3, reset=lambda: None)
+    policy.step = step
+    learned = LearnedSkill(Card("navigate", None), policy)
+    learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)
+    for _ in range(120):
+        learned.act(made.sim, 0)
+        np.testing.assert_array_equal(felt[-1], seen["goal_pace"])
+        seen, *_ = made.step(ahead)
+    assert not felt[0].any() and felt[1].any() and not felt[-1].any()
+    made.close()
+
+
 def test_memory_is_cleared_at_entry(env, tmp_path):
     env.reset(seed=3)
     skill, call = _skill(tmp_path, "pick"), env.worlds.origins[0].call
