@@ -53,6 +53,11 @@ def check_extras(distill: DistillConfig, cpc: CPCConfig, core: str) -> None:
     for key in ("coef", "ppo_coef"):
         if not getattr(distill, key):
             raise ConfigError(f"distill.{key} is empty: give at least one number, e.g. [1.0]")
+    if distill.loss == "kl" and distill.choice_coef != 1.0:
+        raise ConfigError(
+            f"distill.choice_coef={distill.choice_coef:g} weighs choices in distill.loss=action"
+            " alone: use that loss, or distill.choice_coef=1"
+        )
     if cpc.coef and core == "none":
         raise ConfigError(
             "cpc.coef trains a memory to know what comes, and net.core=none has none: use "

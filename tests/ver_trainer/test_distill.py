@@ -116,3 +116,5 @@ def test_teachers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         make_teacher(student, DistillConfig(teacher=str(other)), 1, torch.device("cpu"))
     with pytest.raises(ConfigError, match=r"give distill\.teacher=PATH"):
         config(tmp_path, **{"distill.coef": [0.5]})
+    with pytest.raises(ConfigError, match=r"choice_coef=4 weighs choices in distill\.loss=action"):
+        config(tmp_path, **{"distill.teacher": str(other), "distill.choice_coef": 4.0})
