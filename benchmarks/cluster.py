@@ -301,8 +301,15 @@ def part_slurm(folder: Path, config: Config) -> dict[str, Any]:
     }
 
 
+def wrong(found: dict[str, Any]) -> list[str]:
+    """Return what is not as it must be in the report of a part."""
+    bad = [key for key in ("missing", "different") if found.get(key)]
+    bad += [key for key, value in found.items() if value is False]
+    return bad + [key for key, row in found.items() if isinstance(row, dict) and row.get("left")]
+
+
 def main(words: Sequence[str]) -> None:
-    """Run the parts and print what each of them found."""
+    """Run the parts and print what each of them found; exit with 1 if anything is wrong."""
     config = parse_or_help(Config, words, __doc__)
     report = {}
     for name in config.only.split(","):
@@ -312,6 +319,9 @@ def main(words: Sequence[str]) -> None:
         print(f"{name} ({time.monotonic() - begin:.0f} s): {json.dumps(report[name])}", flush=True)
         if config.json is not None:
             write_json(config.json, report)
+    bad = {name: wrong(found) for name, found in report.items() if wrong(found)}
+    if bad:
+        sys.exit(f"not as it must be: {json.dumps(bad)}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ Held out: VER's 6.7x on 8 GPUs. Then the same simulation is fed with step, infer
 times measured on this machine, given as options.
 Last, inference takes time that matters: one server a rank answers batches as the collector makes
 them, and the decider plans with the environments' own step times or with the times between their
-steps; both are compared with rollouts that are always full.
+steps; both are compared with rollouts that are always full, and VER's speed-up over one GPU is
+simulated so for up to 256.
 ``real=SECONDS`` also measures two real Gloo ranks beside one.
 """
 
@@ -156,10 +157,10 @@ def served_arrivals(durations: np.ndarray, quota: int, inference: float) -> np.n
     return np.array(steps[:quota]).T
 
 
-def inference_matters(
-    model: Model, inference: float, ranks: int, rollouts: int = 5
-) -> dict[str, tuple[float, float]]:
-    """Fill of a rollout and throughput over that of full rollouts, by what the decider measures.
+def served(
+    model: Model, inference: float, ranks: int, rollouts: int
+) -> tuple[dict[str, int], dict[str, float]]:
+    """Steps and seconds of rollouts whose environments wait for batched inference.
 
     Args:
         model: its step times are the environments' own.
@@ -168,8 +169,8 @@ def inference_matters(
         rollouts: number of rollouts, each planned with what was measured in the one before.
 
     Returns:
-        ``own`` (the environments' step times) and ``between`` (times between their steps) to
-        ``(fill, throughput)``.
+        Two dictionaries by what the decider plans with: ``own`` (the environments' step times),
+        ``between`` (times between their steps), ``full`` (no plan, rollouts are always full).
     """
     rng = np.random.default_rng(0)
     quota = model.steps * model.envs
@@ -178,8 +179,8 @@ def inference_matters(
     known: dict[str, np.ndarray] = {}
     for _ in range(rollouts + 1):
         durations = step_times(model, ranks, 4 * model.steps, rng)
-        served = [served_arrivals(rank, quota, inference) for rank in durations]
-        arrived = [times for times, _ in served]
+        steps = [served_arrivals(rank, quota, inference) for rank in durations]
+        arrived = [times for times, _ in steps]
         ends = {"full": max(float(times[-1]) for times in arrived)}
         if known:  # from the rollout before
             ends["own"] = best_duration(known["own"], quota, model.learn)[0]
@@ -187,14 +188,36 @@ def inference_matters(
             for name, end in ends.items():
                 collected[name] += sum(int(np.searchsorted(t, end, "right")) for t in arrived)
                 seconds[name] += end + model.learn
-        counts = np.array([np.bincount(e.astype(int), minlength=model.envs) for _, e in served])
+        counts = np.array([np.bincount(e.astype(int), minlength=model.envs) for _, e in steps])
         known["between"] = np.array([t[-1] for t in arrived])[:, None] / np.maximum(counts, 1)
         known["own"] = durations.mean(axis=-1)
+    return collected, seconds
+
+
+def inference_matters(
+    model: Model, inference: float, ranks: int, rollouts: int = 5
+) -> dict[str, tuple[float, float]]:
+    """Fill of a rollout and throughput over that of full rollouts, by what the decider measures.
+
+    Returns:
+        ``own`` and ``between``, see :func:`served`, to ``(fill, throughput)``.
+    """
+    collected, seconds = served(model, inference, ranks, rollouts)
     rates = {name: collected[name] / seconds[name] for name in collected}
     return {
         name: (collected[name] / collected["full"], rates[name] / rates["full"])
         for name in ("own", "between")
     }
+
+
+def served_scaling(model: Model, inference: float, counts: Sequence[int]) -> dict[int, float]:
+    """Speed-up of VER over one GPU where environments wait for batched inference."""
+    rates = {}
+    for ranks in (1, *counts):
+        collected, seconds = served(model, inference, ranks, max(2, 16 // ranks))
+        slower = 1 + model.communication * np.log2(ranks)
+        rates[ranks] = collected["between"] / (seconds["between"] * slower)
+    return {ranks: float(rates[ranks] / rates[1]) for ranks in counts}
 
 
 def speed(model: Model, scheme: str, ranks: int, iterations: int = 12, seed: int = 0) -> float:
@@ -277,10 +300,28 @@ def measure_ranks(seconds: float) -> dict[str, float]:
     return found
 
 
+INFERENCE = ((0.010, 0.010, 1.5), (0.0004, 0.002, 0.3))
+"""Seconds of a step, an inference and of learning where inference is not short."""
+
+
+def scale_with_inference(
+    communication: float, counts: Sequence[int]
+) -> dict[str, dict[int, float]]:
+    """Prints VER's speed-up where inference is not short beside simulation, uneven steps."""
+    found = {}
+    for simulation, inference, learn in INFERENCE:
+        model = Model(simulation / np.exp(0.5), 0.6, 0.8, learn, communication)
+        name = f"{simulation * 1e3:g} + {inference * 1e3:g} ms"
+        row = found[name] = served_scaling(model, inference, counts)
+        shown = ", ".join(f"{ranks}: {value:.1f}x" for ranks, value in row.items())
+        print(f"ver, {name} of simulation and inference: {shown}", flush=True)
+    return found
+
+
 def compare_inference() -> dict[str, dict[str, tuple[float, float]]]:
     """Prints what the decider does where inference is not short beside simulation."""
     found = {}
-    for simulation, inference, learn in ((0.010, 0.010, 1.5), (0.0004, 0.002, 0.3)):
+    for simulation, inference, learn in INFERENCE:
         for sigmas, ranks in itertools.product(((0.0, 0.0), (0.6, 0.8)), (2, 8)):
             tau = simulation / np.exp(0.5 * (sigmas[0] ** 2 + sigmas[1] ** 2))
             row = inference_matters(Model(tau, *sigmas, learn, 0.0), inference, ranks)
@@ -328,6 +369,7 @@ def main(words: Sequence[str]) -> None:
     for scheme, row in table.items():
         print(f"{scheme:7}" + "".join(f"{row[n]:8.1f}" for n in counts))
     matters = compare_inference()
+    waited = scale_with_inference(paper.communication, (2, 8, 32, 128, 256))
     measured = measure_ranks(config.real) if config.real else {}
     if config.json is not None:
         report: dict[str, Any] = {
@@ -336,6 +378,7 @@ def main(words: Sequence[str]) -> None:
             "ver": held_out,
             "ours": table,
             "inference": matters,
+            "scaling_with_inference": waited,
             "measured": measured,
         }
         write_json(config.json, report)

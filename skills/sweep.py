@@ -206,4 +206,4 @@ def table(records: Sequence[Record]) -> list[Record]:
             "best": max(scores, default=None),
             "steps": statistics.fmean(r["steps"] for r in members),
         })  # fmt: skip
-    return sorted(rows, key=lambda row: -float("inf") if row["mean"] is None else -row["mean"])
+    return sorted(rows, key=lambda row: float("inf") if row["mean"] is None else -row["mean"])

@@ -35,7 +35,7 @@ def run(overrides: list[str]) -> int:
     own = [w for w in overrides if w.partition("=")[0].partition(".")[0].strip() in _OWN]
     words = [w for w in overrides if w not in own]
     config = load(SweepConfig, own)
-    if config.scheduler != "none" and config.launch.engine == "local":
+    if config.scheduler != "none" and config.launch.engine != "ray":
         raise UserError(f"scheduler={config.scheduler} is Ray Tune's: give launch=ray with it")
     trials = make_trials(config, words)
     code = as_one_job(config.launch, "sweep", run, overrides, config.workers)

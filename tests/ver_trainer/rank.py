@@ -115,14 +115,28 @@ def full_disk(out: Path) -> None:
 
 
 def batches(out: Path, kind: str) -> None:
-    """Trains on a batch of worlds; saves what this rank saw and its final weights."""
+    """Trains on a batch of worlds; saves what this rank saw and its final weights.
+
+    Where it is of tensors the second rank steps twenty times slower.
+    """
     from tests.ver_trainer.test_batched import Worlds
     from tests.ver_trainer.test_vector_envs import batch
 
     tensors = kind == "tensors"
-    values = {"collect.num_envs": 6, "collector": "inline" if tensors else "workers"}
+    values: dict[str, Any] = {"collect.num_envs": 6, "collector": "workers"}
+    if tensors:
+        pause = 0.02 if os.environ["RANK"] == "1" else 0.001
+        values |= {"collector": "inline", "env_args": {"pause": pause}}
     runner = Runner(small_config(out, **values), Worlds if tensors else batch)
     parts = runner.parts
+    collect, ended = parts.collector.collect, []
+
+    def noted() -> Any:
+        stats = collect()
+        ended.append(stats.ended_early)
+        return stats
+
+    parts.collector.collect = noted
     runner.run()
     preempts = isinstance(parts.preemption, TimePreemption)
     found = {
@@ -130,6 +144,7 @@ def batches(out: Path, kind: str) -> None:
         "preempts": preempts and np.isfinite(parts.preemption.planned_seconds),
         "seed": parts.pool.seed if tensors else parts.pool.options.seed_offset,
         "observed": float(parts.storage.obs["t" if tensors else "obs"].double().sum()),
+        "early": float(np.mean(ended)),
         "success": np.mean([e.info["success"] for e in runner.episodes.ended]),
     }
     (out / f"batch{parts.group.rank}.json").write_text(json.dumps(found, default=bool))

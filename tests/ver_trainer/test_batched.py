@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from ver_trainer.runner import Runner
 class Worlds:
     """Every world counts to its own length; odd ones terminate, even ones are truncated."""
 
-    def __init__(self, num_envs: int = 6, broken: bool = False) -> None:
-        self.num_envs, self.broken = num_envs, broken
+    def __init__(self, num_envs: int = 6, broken: bool = False, pause: float = 0.0) -> None:
+        self.num_envs, self.broken, self.pause = num_envs, broken, pause
         self.single_observation_space = spaces.Dict({"t": spaces.Box(-1, 100, (2,), np.float32)})
         self.single_action_space = spaces.Box(-3, 1, (2,), np.float32)
         self.length = torch.arange(num_envs) + 2
@@ -37,6 +38,7 @@ class Worlds:
 
     def step(self, action: torch.Tensor) -> Any:
         assert action.shape == (self.num_envs, 2) and action.min() >= -3 and action.max() <= 1
+        time.sleep(self.pause)
         self.time = self.time + 1
         over = self.time >= self.length
         final = self._obs()
@@ -73,20 +75,31 @@ def test_rows_and_returns(tmp_path: Path) -> None:
         for start, length in zip(order.starts, order.lengths, strict=True):
             sequence = order.rows[start : start + length]
             last = int(sequence[-1])
-            time, total = storage.obs["t"][last].tolist()
-            kind = "open" if time + 1 < total else ("terminated" if total % 2 else "truncated")
+            now, total = storage.obs["t"][last].tolist()
+            kind = "open" if now + 1 < total else ("terminated" if total % 2 else "truncated")
             kinds.add(kind)
             expected = 0.0
             if kind != "terminated":
                 obs = {"t": storage.obs["t"][last : last + 1]}
                 with torch.no_grad():
                     state = policy.act(obs, storage.tensors["state"][last : last + 1]).state
-                    expected = float(policy.value({"t": torch.tensor([[time + 1, total]])}, state))
+                    expected = float(policy.value({"t": torch.tensor([[now + 1, total]])}, state))
             for row in reversed(sequence):
                 expected = storage.reward[row] + 0.9 * expected
                 assert storage.returns[row] == pytest.approx(expected, abs=1e-4)
         assert kinds == {"open", "terminated", "truncated"}
         storage.after_update()
+
+
+def test_a_rollout_that_ends_early_is_learned_from(tmp_path: Path) -> None:
+    parts = build(config(tmp_path), Worlds)
+    answers = iter([False, False, True])
+    parts.collector.ends_early = lambda: next(answers)
+    stats, storage = parts.collector.collect(), parts.storage
+    rows = storage.fresh_rows()
+    assert stats.ended_early and stats.steps == len(rows) == 3 * 6
+    assert (storage.reward[rows] == storage.step[rows] + 1).all()
+    assert np.isfinite(parts.learner.update(storage, 0.0)["loss"])
 
 
 def test_training_and_resume(tmp_path: Path) -> None:

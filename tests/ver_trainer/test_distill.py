@@ -59,7 +59,7 @@ def test_a_student_without_velocities_reaches_its_teacher(tmp_path: Path) -> Non
     assert best > 450 and reached > 0.9 * best
 
 
-@pytest.mark.parametrize("scheme", ["htsrl", "async"])
+@pytest.mark.parametrize("scheme", ["nover", "ddppo", "htsrl", "async", "decoupled"])
 def test_distillation_is_the_same_parts_in_other_schemes(scheme: str, tmp_path: Path) -> None:
     teacher = save_teacher(tmp_path / "teacher.safetensors")
     values = {**STUDENT, "collector": "workers", "scheme": scheme, "total_steps": 1024,

@@ -189,3 +189,4 @@ def test_two_ranks_of_cartpole_inline_fill_their_rollouts(tmp_path: Path) -> Non
     assert len(lines) > 5
     assert np.mean([x["collect/steps"] for x in lines]) >= 0.9 * 16 * 128
     assert np.mean([x["learner/stale_fraction"] for x in lines]) < 0.1
+    assert np.mean(np.diff([x["step"] for x in lines])) >= 0.9 * 2 * 16 * 128  # of both ranks

@@ -115,6 +115,18 @@ def test_sigusr1_under_slurm_checkpoints_and_requeues(tmp_path: Path, monkeypatc
     assert list((tmp_path / "run" / "checkpoints").glob("update_*"))
 
 
+def test_submitit_requeues_by_itself(tmp_path: Path, monkeypatch) -> None:
+    """Its own signal is SIGUSR2; SIGUSR1 puts nothing back below it."""
+    for name, value in fake_scontrol(tmp_path / "bin").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    for number, comes_back in ((signal.SIGUSR1, False), (signal.SIGUSR2, True)):
+        with StopSignals() as signals:
+            os.kill(os.getpid(), number)
+            assert signals.received == number and signals.requeue() is comes_back
+    assert not (tmp_path / "bin" / "calls").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_other_signals_do_not_requeue(number: int, tmp_path: Path, monkeypatch) -> None:
     for name, value in fake_scontrol(tmp_path / "bin").items():

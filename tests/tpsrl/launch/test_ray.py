@@ -13,6 +13,7 @@ from eval.runner import evaluate
 from tests.eval.counting_world import episode, spec
 from tests.eval.test_runner import alive, wait_until
 from tests.tpsrl.jobs.test_pool import counting
+from tpsrl.cli import main
 from tpsrl.errors import UserError
 from tpsrl.launch.config import LaunchConfig
 from tpsrl.launch.pools import open_pool
@@ -86,6 +87,20 @@ def test_tasks_that_misbehave_end_as_workers_do(cluster, tmp_path: Path) -> None
             list(pool.run([1, "bad"]))
         with pytest.raises(RuntimeError, match="EOFError: planned"):
             list(pool.run(["end of file"]))
+
+
+def test_a_scheduler_ends_a_hopeless_training(cluster, tmp_path: Path) -> None:
+    """ASHA keeps the training that learns, and stops the one whose rate is next to nothing."""
+    words = [
+        *("sweep", "env=CartPole-v1", "collector=inline", "log.tensorboard=false"),
+        *("collect.num_envs=8", "collect.steps=64", "ppo.epochs=6", "total_steps=30000"),
+        *("over.optim.lr=[3e-3,1e-12]", "scheduler=asha", "launch=ray"),
+        *(f"launch.address={cluster.address}", f"out={tmp_path}"),
+    ]
+    assert main(words) == 0
+    good, bad = records(tmp_path)
+    assert good["finished"] and good["score"] > bad["score"]
+    assert not bad["finished"] and bad["steps"] < 30_000
 
 
 def test_an_address_where_nobody_answers_is_refused() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tpsrl.cli import main
+from tpsrl.launch.start import SlurmJob
 from ver_trainer.distributed.ranks import first_node, of_slurm_step
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -68,6 +71,49 @@ def test_a_dry_run_prints_the_script_for_slurm(capsys, tmp_path: Path) -> None:
     assert "#SBATCH --cpus-per-task=6" in capsys.readouterr().out
     assert main(["eval", "launch=slurm", "launch.nodes=2"]) == 2
     assert "launch=ray" in capsys.readouterr().err
+
+
+def stopped_by_the_signal(words: list[str]) -> int:
+    """A command that ends as a training does after submitit's signal."""
+    assert words[-1] == "launch=local"
+    return 128 + signal.SIGUSR2
+
+
+def failing(words: list[str]) -> int:
+    """A command that fails."""
+    return 3
+
+
+def test_a_slurm_job_ends_after_its_checkpoint_and_goes_on() -> None:
+    submitit = pytest.importorskip("submitit")
+    job, seen = SlurmJob(stopped_by_the_signal, ["total_steps=9"]), []
+    before = signal.signal(signal.SIGUSR2, lambda number, frame: seen.append(number))
+    try:
+        again = pickle.loads(pickle.dumps(job)).checkpoint()
+        assert isinstance(again, submitit.helpers.DelayedSubmission)
+        assert job() == again.function() == 128 + signal.SIGUSR2
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert seen == [signal.SIGUSR2] * 2  # submitit's own handler, which puts the job back
+    with pytest.raises(SystemExit, match="3"):
+        SlurmJob(failing, [])()
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["eval", "launch=ray", "launch.address=head:6379"], "the Ray cluster head:6379"),
+        (["episodes", "scenario=tidy_house", "workers=3"], "3 processes of this machine"),
+        (["sweep", "over.seed=[1,2]", *CARTPOLE, "launch=ray"], "the Ray cluster that starts"),
+        (["sweep", "over.seed=[1,2]", *CARTPOLE, "launch=slurm"], "--cpus-per-task=1"),
+    ],
+)
+def test_dry_runs_of_many_small_jobs_start_nothing(words, where, capsys, tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    own = ["launch.dry_run=true", f"out={tmp_path / 'out.json'}", f"launch.folder={tmp_path}"]
+    assert main([*words, *own]) == 0
+    assert where in capsys.readouterr().out
+    assert not list(tmp_path.glob("out*"))
 
 
 @pytest.mark.parametrize("module", ["submitit", "ray"])
