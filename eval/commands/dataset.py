@@ -23,6 +23,8 @@ from tpsrl.episodes.types import EpisodeSet
 from tpsrl.errors import UserError, nearest
 from tpsrl.jobs.folder import read_folder
 from tpsrl.jobs.processes import all_cores
+from tpsrl.launch.config import LAUNCH, LaunchConfig
+from tpsrl.launch.start import as_one_job
 from tpsrl.provide import load_scenario_episodes
 from ver_trainer.options import load, option
 
@@ -31,6 +33,7 @@ HELP = """Write what an agent did as a data set in LeRobot's format v3.0 (docs/d
   tpsrl dataset export scenario=tidy_house episodes=50 out=DIR
                                      run episodes, keep their frames, make the data set; the same
                                      command again goes on where it was stopped
+                                     (launch=ray: on a cluster that shares out=, docs/cluster.md)
   tpsrl dataset replay data=DIR      do the recorded actions again, compare with what was recorded
   tpsrl dataset clone data=DIR skill=open_cab out=DIR
                                      learn a skill from it (behaviour cloning) and try it"""
@@ -63,6 +66,7 @@ class DatasetConfig:
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)
+    launch: LaunchConfig = field(default_factory=LaunchConfig, metadata=LAUNCH)
 
 
 CONFIG = DatasetConfig
@@ -77,7 +81,12 @@ def run(overrides: list[str]) -> int:
     config = load(DatasetConfig, overrides[1:])
     parquet()
     if overrides[0] == "export":
-        return _export(config)
+        code = as_one_job(config.launch, "dataset", run, overrides, config.workers)
+        return _export(config) if code is None else code
+    if config.launch.engine != "local":
+        raise UserError(
+            f"launch={config.launch.engine} is of tpsrl dataset export; {overrides[0]} runs here"
+        )
     if config.data is None:
         raise UserError(f"tpsrl dataset {overrides[0]} needs data=DIR, the folder of a data set")
     return _replay(config, config.data) if overrides[0] == "replay" else _clone(config, config.data)
@@ -131,7 +140,7 @@ def _export(config: DatasetConfig) -> int:
         config=described,
     )  # fmt: skip
     depth = spec.simulator.kwargs["depth"]
-    limits = (config.workers, config.attempts, config.timeout)
+    limits = (config.workers, config.attempts, config.timeout, config.launch)
     summary = record(spec, episodes, parts, config.pixels, depth, config.failures, *limits)
     print_summary(summary)
     code = report_errors(summary, parts)

@@ -21,6 +21,7 @@ from eval.runner import ChainStudy, Record, measure
 from eval.spec import EvaluationSpec
 from eval.video import VideoWriter
 from tpsrl.episodes.types import Episode
+from tpsrl.launch.config import LaunchConfig
 from ver_trainer.files import replacing
 
 CAMERAS = ("third_person", "head", "head_depth")
@@ -148,12 +149,15 @@ def record(
     workers: int,
     attempts: int,
     timeout: float,
+    launch: LaunchConfig | None = None,
 ) -> dict[str, Any]:
     """Run the episodes that ``folder`` lacks; see :func:`eval.runner.measure`.
+
+    Every worker writes its episodes' frames there: machines of a cluster must share it.
 
     Raises:
         UserError: see there.
     """
     study = RecordStudy(spec, Keeper(folder, "none"), folder, pixels, depth, failures)
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
-    return measure(study, jobs, folder, workers, attempts, timeout, "dataset")
+    return measure(study, jobs, folder, workers, attempts, timeout, "dataset", launch)

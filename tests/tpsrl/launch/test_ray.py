@@ -103,6 +103,23 @@ def test_a_scheduler_ends_a_hopeless_training(cluster, tmp_path: Path) -> None:
     assert not bad["finished"] and bad["steps"] < 30_000
 
 
+def test_demonstrations_are_recorded_as_tasks(cluster, tmp_path: Path) -> None:
+    """A data set of a cluster has the bytes of one that was made here."""
+    words = [
+        *("dataset", "export", "scenario=rearrange_easy", "split=val", "episodes=2"),
+        *("max_steps=6", "failures=true", "pixels=36", "depth=36", "workers=1"),
+    ]
+    ray = ("launch=ray", f"launch.address={cluster.address}")
+    for name, more in (("here", ()), ("there", ray)):
+        assert main([*words, f"out={tmp_path / name}", *more]) == 0
+    here, there = (
+        {p.relative_to(tmp_path / name): p.read_bytes() for p in (tmp_path / name).rglob("*.*")
+         if p.is_file() and p.name != "info.json"}
+        for name in ("here", "there")
+    )  # fmt: skip
+    assert len(here) > 5 and here == there
+
+
 def test_an_address_where_nobody_answers_is_refused() -> None:
     launch = LaunchConfig(engine="ray", address="127.0.0.1:1")
     with pytest.raises(UserError, match=r"launch.address=127.0.0.1:1: no Ray cluster answers"):
