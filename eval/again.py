@@ -110,7 +110,7 @@ def _chain(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> 
         weights=weights,
         scenes=scenes,
         goal=config.get("goal"),
-        planner=_proposer(config),
+        planner=proposer_of(config),
     )
     if spec.config.get("policies") != config.get("policies"):
         raise UserError(
@@ -123,8 +123,8 @@ def _chain(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> 
     return Chain(spec, episodes, records)
 
 
-def _proposer(config: Mapping[str, Any]) -> PlannerConfig | None:
-    """Return who proposed goals, ``None`` if nobody did."""
+def proposer_of(config: Mapping[str, Any]) -> PlannerConfig | None:
+    """Return who proposed goals in a result folder's config, ``None`` if nobody did."""
     if not config.get("llm"):
         return None
     return PlannerConfig(llm=config["llm"], model=config.get("llm_model", "default"))
