@@ -230,6 +230,22 @@ def test_an_interrupted_export_goes_on(tmp_path):
         command.run(words)
 
 
+def test_learned_skills_make_the_same_set_with_any_number_of_workers(tmp_path):
+    words = ["export", "scenario=rearrange_easy", "agent=tpsrl", "split=val", "episodes=2",
+             "max_steps=10", "failures=true", "pixels=16"]  # fmt: skip
+    one, two = (tmp_path / name for name in ("one", "two"))
+    for out, workers in ((one, 1), (two, 2)):
+        assert command.run([*words, f"workers={workers}", f"out={out}"]) == 0
+    files = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(two) for path in two.rglob("*") if path.is_file())
+    for file in files:
+        assert (one / file).read_bytes() == (two / file).read_bytes(), file
+    told = DataSet(two).runs["config"]
+    assert told["agent"] == "tpsrl" and "navigate" in told["policies"]
+    assert len(DataSet(two).of_skill("navigate", ())["action"]) > 10
+    assert replay(two, None, 1) == (0, 0, 2, 2)
+
+
 def test_motions_of_recovery_are_frames_of_no_skill():
     """Scripted skills whose navigation gets no time to arrive, so that the chain turns around."""
     options = TpsrlOptions(navigation_steps=4, detour=True)
