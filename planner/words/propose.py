@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from planner.words.options import PlannerConfig
+from planner.words.within import read_within
 from tpsrl.errors import UserError, printable
 from ver_trainer.plugins import resolve
 from ver_trainer.reading import parse_json
@@ -22,7 +22,6 @@ _MOST_BYTES = 1_000_000
 _MOST_STEPS, _MOST_LETTERS = 100, 4000
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
-_CHUNK = 65536
 
 INSTRUCTIONS = """\
 You turn a task for a household robot into JSON, and say nothing else:
@@ -204,7 +203,7 @@ class Endpoint:
             raise UserError(f"planner.llm={base} must begin with http:// or https:// and a host")
         self.url = base if base.endswith("/chat/completions") else f"{base}/chat/completions"
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in _LOCAL else []
-        self._opener = urllib.request.build_opener(_NoRedirect(), *proxies)
+        self._handlers = [_NoRedirect(), *proxies]
 
     def __call__(self, question: Question) -> str:
         """Return the model's answer.
@@ -239,15 +238,9 @@ class Endpoint:
 
     def _received(self, request: urllib.request.Request) -> bytes:
         """Return the body, all of it within the time for an answer."""
-        until = time.monotonic() + self.config.timeout
-        data = b""
-        with self._opener.open(request, timeout=self.config.timeout) as response:
-            while chunk := response.read1(_CHUNK):
-                data += chunk
-                if time.monotonic() > until:
-                    raise TimeoutError
-                if len(data) > _MOST_BYTES:
-                    raise UnusableError(f"{self.url} answered with more than {_MOST_BYTES} bytes")
+        data = read_within(request, self.config.timeout, _MOST_BYTES, self._handlers)
+        if len(data) > _MOST_BYTES:
+            raise UnusableError(f"{self.url} answered with more than {_MOST_BYTES} bytes")
         return data
 
     def _content(self, data: bytes) -> str:

@@ -156,18 +156,32 @@ def test_a_slow_server_is_not_waited_for(episode):
     assert "gave no answer within 0.3 s" in errand.notes[0]
 
 
-def test_a_server_that_dribbles_is_not_waited_for_either(episode):
+BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "drop"),
+    [(BODY, b" "), (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"), (b"HTTP/1.1 200 O", b"K")],
+    ids=["body", "headers", "status"],
+)
+def test_a_server_that_dribbles_is_not_waited_for_either(episode, start, drop):
+    hung_up = threading.Event()
+
     def dribble(connection):
         connection.recv(65536)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-        for _ in range(100):
-            connection.sendall(b" ")
-            time.sleep(0.05)
+        connection.sendall(start)
+        try:
+            for _ in range(90):
+                connection.sendall(drop)
+                time.sleep(0.1)
+        except OSError:
+            hung_up.set()
 
     began = time.monotonic()
     errand = _with_socket(episode, dribble, timeout=0.4)
     assert time.monotonic() - began < 4.0
     assert "gave no answer within 0.4 s" in errand.notes[0]
+    assert hung_up.wait(4.0), "nobody goes on listening"
 
 
 def test_a_server_that_hangs_up(episode):
