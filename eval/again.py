@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eval.episode import GOAL_REFUSED
 from eval.skills import SkillEvalConfig, study_of
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.trials import SkillStudy
@@ -83,7 +84,7 @@ def read_evaluation(folder: Path) -> Chain | Single:
 
 def failed(records: Mapping[int, Mapping[str, Any]]) -> list[int]:
     """Return the indices of the episodes that came to an end without success."""
-    broken = ("error", "worker_died")
+    broken = (GOAL_REFUSED, "error", "worker_died")
     return [
         index
         for index, record in sorted(records.items())

@@ -40,6 +40,18 @@ class UnusableError(UserError):
     """An answer that cannot be used; asking again may help."""
 
 
+class NoAnswerError(UserError):
+    """No answer came, whatever was asked.
+
+    Attributes:
+        again: asking again may help.
+    """
+
+    def __init__(self, text: str, again: bool = True) -> None:
+        super().__init__(text)
+        self.again = again
+
+
 @dataclass(frozen=True)
 class Question:
     """What is asked.
@@ -102,6 +114,7 @@ def propose(
         use: raises :class:`UserError` for a proposal that it cannot use; the next question says so.
 
     Raises:
+        NoAnswerError: none came.
         UserError: none was usable; the sentence says what was wrong with the last one.
     """
     error: UserError | None = None
@@ -111,10 +124,8 @@ def propose(
             proposal = read_proposal(_ask(proposer, question))
             answer = proposal.text
             return use(proposal)
-        except UnusableError as fault:
-            error = fault
         except UserError as fault:
-            if not answer:  # who cannot be asked now cannot be asked again
+            if isinstance(fault, NoAnswerError) and not fault.again:
                 raise
             error = fault
         if answer:
@@ -209,14 +220,15 @@ class Endpoint:
         """Return the model's answer.
 
         Raises:
-            UnusableError: no answer came in time, or it is none of this protocol.
-            UserError: the endpoint refuses, so that asking again would not help.
+            UnusableError: the answer is none of this protocol.
+            NoAnswerError: none came in time, or the endpoint refuses.
         """
         body = {"model": self.config.model, "temperature": 0, "messages": messages(question)}
         headers = {"Content-Type": "application/json"}
         if key := os.environ.get(self.config.key, "").strip():
             if not (key.isascii() and key.isprintable()):
-                raise UserError(f"the key in {self.config.key} has letters that no key can have")
+                fault = f"the key in {self.config.key} has letters that no key can have"
+                raise NoAnswerError(fault, again=False)
             headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
         try:
@@ -224,17 +236,17 @@ class Endpoint:
         except UserError:
             raise
         except urllib.error.HTTPError as error:
-            kind = UnusableError if error.code in _TRANSIENT else UserError
-            raise kind(f"{self.url} answered {error.code} {_short(str(error.reason))}") from None
+            fault = f"{self.url} answered {error.code} {_short(str(error.reason))}"
+            raise NoAnswerError(fault, again=error.code in _TRANSIENT) from None
         except TimeoutError:
-            raise UnusableError(
+            raise NoAnswerError(
                 f"{self.url} gave no answer within {self.config.timeout:g} s"
             ) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
                 reason = f"no answer within {self.config.timeout:g} s"
-            raise UnusableError(f"{self.url} cannot be asked ({_short(str(reason))})") from None
+            raise NoAnswerError(f"{self.url} cannot be asked ({_short(str(reason))})") from None
 
     def _received(self, request: urllib.request.Request) -> bytes:
         """Return the body, all of it within the time for an answer."""

@@ -14,6 +14,7 @@ from planner.words import errand_for
 from planner.words.options import PlannerConfig
 from planner.words.order import plan_on
 from tests.planner.words.server import WORDS, Server
+from tpsrl.cli import main
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
 
@@ -238,6 +239,38 @@ def test_a_function_of_ones_own(episode, tmp_path, monkeypatch):
     ]:
         with pytest.raises(UserError, match=message):
             by(name)
+
+
+def test_plan_shows_what_was_proposed(tmp_path, capsys):
+    with Server(json.dumps({"plan": ["open the fridge", "take the apple"]})) as server:
+        words = ["scenario=set_table", f"goal={WORDS}", f"planner.llm={server.url}"]
+        assert main(["plan", *words, "planner.model=small", f"out={tmp_path / 'plan.png'}"]) == 0
+    text = capsys.readouterr().out
+    assert "planner.llm proposed a plan of 2 steps" in text and "place(apple|0" in text
+    assert [request["model"] for request in server.asked] == ["small"]
+    assert len(list(tmp_path.glob("plan_*.png"))) == 3, "two steps and then the rest"
+
+
+def test_eval_counts_an_unusable_answer_and_stops_where_none_comes(tmp_path, capsys):
+    words = ["eval", "scenario=rearrange_easy", f"goal={STRANGE}", "executor=replan"]
+    words += ["workers=1", "planner.retries=0", f"out={tmp_path}"]
+    with Server('{"goal": "open the fridge"}', "lorem ipsum") as server:
+        words.append(f"planner.llm={server.url}")
+        assert main([*words, "episodes=2"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "1 of 2 episodes cannot have this goal and count as failures (1): " in text
+    assert "planner.llm was of use in 1 of 2 episodes" in text and len(server.asked) == 2
+    lines = (tmp_path / "episodes.jsonl").read_text()
+    first, second = map(json.loads, lines.splitlines())
+    assert first["success"] and first["stages"]["open the fridge"] > 0
+    assert first["extra"]["notes"] == ["planner.llm proposed 'open the fridge'"]
+    assert not second["success"] and (second["end"], second["steps"]) == ("goal_refused", 0)
+    assert second["failure"] == {"skill": "(none)", "cause": "goal_refused"}
+    assert "planner.llm helped not" in second["extra"]["refused"]
+    assert main([*words, "episodes=3"]) == 2, "the server is gone"
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "episode 2" in error and "cannot be asked" in error
+    assert (tmp_path / "episodes.jsonl").read_text() == lines
 
 
 @pytest.mark.parametrize(
