@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eval.episode import GOAL_REFUSED
 from eval.skills import SkillEvalConfig, study_of
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.trials import SkillStudy
@@ -83,7 +84,7 @@ def read_evaluation(folder: Path) -> Chain | Single:
 
 def failed(records: Mapping[int, Mapping[str, Any]]) -> list[int]:
     """Return the indices of the episodes that came to an end without success."""
-    broken = ("error", "worker_died")
+    broken = (GOAL_REFUSED, "error", "worker_died")
     return [
         index
         for index, record in sorted(records.items())
@@ -110,7 +111,7 @@ def _chain(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> 
         weights=weights,
         scenes=scenes,
         goal=config.get("goal"),
-        planner=_proposer(config),
+        planner=proposer_of(config),
     )
     if spec.config.get("policies") != config.get("policies"):
         raise UserError(
@@ -123,8 +124,8 @@ def _chain(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> 
     return Chain(spec, episodes, records)
 
 
-def _proposer(config: Mapping[str, Any]) -> PlannerConfig | None:
-    """Return who proposed goals, ``None`` if nobody did."""
+def proposer_of(config: Mapping[str, Any]) -> PlannerConfig | None:
+    """Return who proposed goals in a result folder's config, ``None`` if nobody did."""
     if not config.get("llm"):
         return None
     return PlannerConfig(llm=config["llm"], model=config.get("llm_model", "default"))

@@ -21,6 +21,8 @@ from tpsrl.sim.door import SimState, Simulator
 
 NO_SKILL = "(none)"
 """Skill name of failures that happened outside of any skill."""
+GOAL_REFUSED = "goal_refused"
+"""End of an episode that cannot have the goal in words."""
 
 
 @dataclass
@@ -36,7 +38,8 @@ class EpisodeRecord:
         seed: seed of simulator and agent.
         success: the agent called stop and the scenario's goal held at that moment.
         goal_at_end: the goal held when the episode ended, however it ended.
-        end: ``"stop"``, ``"max_steps"``, ``"diverged"``, ``"error"`` or ``"worker_died"``.
+        end: ``"stop"``, ``"max_steps"``, ``"diverged"``, ``"goal_refused"`` (the episode cannot
+            have the goal in words, so it never began), ``"error"`` or ``"worker_died"``.
         stages: stage -> first control step at which its goal held, ``None`` if never.
         ordered_stages: the same, counting a stage only from when all earlier ones were reached.
         steps: control steps.
@@ -51,7 +54,7 @@ class EpisodeRecord:
         replans: how often the agent planned again.
         seconds: wall-clock time.
         attempts: how many workers tried it.
-        extra: further numbers of the agent, or the text of an error.
+        extra: further numbers of the agent, or the text of an error or a refusal.
     """
 
     index: int
@@ -296,7 +299,7 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
     """
     last = record.skills[-1] if record.skills else None
     unsuccessful = [skill for skill in record.skills if skill["outcome"] != "success"]
-    if record.end in {"diverged", "error", "worker_died"}:
+    if record.end in {"diverged", GOAL_REFUSED, "error", "worker_died"}:
         return {"skill": last["skill"] if last else NO_SKILL, "cause": record.end}
     if record.end == "max_steps":
         cause = "no_stop" if record.goal_at_end else "max_steps"

@@ -32,6 +32,7 @@ _COLOURS = {
     "navigate": "#4c78a8", "pick": "#f58518", "place": "#54a24b", "open_cab": "#b279a2",
     "close_cab": "#d4a6c8", "open_fridge": "#72b7b2", "close_fridge": "#9ecae9",
     "reset_arm": "#d5d5d5", "wait": "#eeeeee", "release": "#bab0ac",
+    "spin": "#79706e",
 }  # fmt: skip
 _OTHER = "#9d755d"
 _CSS = """body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;

@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from eval.episode import EpisodeJob, EpisodeRecord, blame, run_episode
+from eval.episode import GOAL_REFUSED, EpisodeJob, EpisodeRecord, blame, run_episode
 from eval.metrics import summarize
 from eval.recording import Keeper
 from eval.spec import EvaluationSpec
 from eval.statistics import wilson
 from planner.chain.interface import Agent
+from planner.words.door import GoalError
 from tpsrl import provenance
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -202,7 +203,10 @@ class ChainStudy:
 
             def play(job: EpisodeJob) -> Record:
                 record = job.empty_record()
-                episode = self.spec.begin(record, job.episode)
+                try:
+                    episode = self.spec.begin(record, job.episode)
+                except GoalError as error:
+                    return self.failed(job, GOAL_REFUSED, {"refused": str(error)})
                 task, steps = self.spec.task.build(episode), self.spec.max_steps
                 kept = self.keeper.begin(episode, self.spec.about)
 
@@ -256,9 +260,10 @@ def evaluate(
         The summary, as written to ``summary.json``.
 
     Raises:
-        UserError: see :func:`measure`.
+        UserError: see :func:`measure`; or no episode can have the goal in words.
         RuntimeError: workers cannot start.
     """
+    spec.check_goal(episodes)
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
     study = ChainStudy(spec, Keeper(out.resolve(), record))
     return measure(study, jobs, out, workers, attempts, timeout, label, launch)

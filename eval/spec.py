@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from eval.episode import EpisodeJob, EpisodeRecord, fingerprint
 from planner.chain.catalog import ANYTHING, fingerprints, policies_of, stand_ins
 from planner.chain.errand import Errand
 from planner.chain.problems import to_solve
+from planner.words.door import GoalError
 from planner.words.grammar import GoalReader
 from planner.words.lexicon import lexicon
 from planner.words.options import PlannerConfig
@@ -77,12 +78,35 @@ class EvaluationSpec:
         """Return the episode to run, its goal in words understood, and note in ``record`` how.
 
         Raises:
-            UserError: the words mean nothing in this episode.
+            GoalError: the words mean nothing in this episode.
+            UserError: a language model was to say what they mean, and none answers.
         """
         found: Episode = episode if self.words is None else self.words.build(episode)
         if isinstance(found, Errand):
             record.extra |= {"goal": found.words, "notes": list(found.notes)}
         return found
+
+    def check_goal(self, episodes: Sequence[Episode]) -> None:
+        """Refuse a goal in words that none of the episodes can have.
+
+        Where a language model may have a say nothing is known before it is asked.
+
+        Raises:
+            GoalError: none can; the sentence says why the first one cannot.
+        """
+        if self.words is None or self.config.get("llm") is not None:
+            return
+        first: GoalError | None = None
+        for episode in episodes:
+            try:
+                self.words.build(episode)
+            except GoalError as error:
+                first = first or error
+            else:
+                return
+        if first is not None:
+            others = f" (nor can any other of the {len(episodes)})" if len(episodes) > 1 else ""
+            raise GoalError(f"{first}{others}")
 
     @property
     def about(self) -> dict[str, Any]:

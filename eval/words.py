@@ -24,6 +24,7 @@ _WORDS = {
     "reset_arm": "fold the arm",
     "wait": "wait",
     "release": "let go",
+    "spin": "turn around",
     # What a plan relies on, which may hold no more:
     "holding": "{0} in the hand",
     "not_holding": "the empty hand",

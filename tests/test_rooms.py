@@ -46,8 +46,8 @@ PLAN = """
     planner.model planner.ground planner.search planner.load planner
         planner.monitor planner.draw planner.pddl planner.chain planner.options
         planner.words.lexicon planner.words.clauses planner.words.grammar planner.words.goals
-        planner.words.order planner.words.options planner.words.propose planner.words.door
-        planner.words planner.commands
+        planner.words.order planner.words.options planner.words.within planner.words.propose
+        planner.words.door planner.words planner.commands
 
     eval.statistics eval.trace eval.recording eval.episode eval.spec eval.table eval.words
         eval.overlay eval.camera eval.report eval

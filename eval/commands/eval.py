@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eval.episode import GOAL_REFUSED, EpisodeRecord
 from eval.figures import draw_stages, load_runs
 from eval.recording import MODES, RECORD
 from eval.report import write_report
@@ -111,19 +112,29 @@ def run(overrides: list[str]) -> int:
     limits = (config.workers, config.attempts, config.timeout)
     summary = evaluate(spec, episodes, out, *limits, label, config.launch, config.record)
     print_summary(summary)
-    if config.planner.llm is not None:
-        print(f"\n{_proposals(out)}")
+    for line in _about_words(config, [record for _, record in sorted(read_run(out)[1].items())]):
+        print(f"\n{line}")
     figure = draw_stages(load_runs([out]), out / "stages.png")
     print(f"\n{out / 'summary.json'}\n{figure}\n{write_report(out)}")
     return report_errors(summary, out)
 
 
-def _proposals(out: Path) -> str:
-    """Return a sentence: in how many episodes of a result folder ``planner.llm`` was of use."""
-    _, records = read_run(out)
-    notes = [" ".join(record.extra.get("notes", ())) for record in records.values()]
-    idle = sum("gave nothing usable" in note for note in notes)
-    return f"planner.llm was of use in {len(notes) - idle} of {len(notes)} episodes; notes say how"
+def _about_words(config: EvalConfig, records: list[EpisodeRecord]) -> list[str]:
+    """Return sentences: which episodes cannot have the goal, and who understood it."""
+    lines, refused = [], [record for record in records if record.end == GOAL_REFUSED]
+    if refused:
+        which = ", ".join(str(record.index) for record in refused)
+        lines.append(
+            f"{len(refused)} of {len(records)} episodes cannot have this goal and count as failures"
+            f" ({which}): {refused[0].extra['refused']}"
+        )
+    if config.planner.llm is not None:
+        notes = [" ".join(record.extra.get("notes", ())) for record in records]
+        idle = len(refused) + sum("gave nothing usable" in note for note in notes)
+        lines.append(
+            f"planner.llm was of use in {len(notes) - idle} of {len(notes)} episodes; notes say how"
+        )
+    return lines
 
 
 def _skill(overrides: list[str]) -> int:

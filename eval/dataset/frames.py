@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from eval.dataset.words import call_words, task_words
+from eval.dataset.words import MOTION_WORDS, call_words, task_words
 from planner.chain.interface import Agent, AgentReport
 from skills.book import BOOK, chained, make_task, row_of
 from skills.interface import HELPERS, Skill, SkillCall, SkillStatus
@@ -23,7 +23,7 @@ _BESIDE = ("obj_start_in_base", "obj_goal_in_base", "marker_pose", "marker_js")
 ACTIONS = (*(f"arm.{k}" for k in range(7)), "grip", "base.forward", "base.turn")
 """Names of the entries of ``action``, see ``Simulator.step``."""
 HELPER = "helper"
-"""Skill of the steps in which the chain folds the arm, waits or lets go."""
+"""Skill of the steps in which the chain folds the arm, waits, lets go or turns around."""
 
 
 def goal_sensors() -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class NotingAgent:
             return None
         done = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0).astype(np.float32)
         if self.sink is not None:
-            self._notice_release(sim, env_id)
+            self._notice_motion()
             self.sink.add(self._frame(sim, env_id, done))
         return done.astype(np.float64)
 
@@ -111,12 +111,12 @@ class NotingAgent:
         if call.skill not in HELPERS:
             self._goal = make_task(call.skill).goal_for(sim, env_id, call)
 
-    def _notice_release(self, sim: Simulator, env_id: int) -> None:
-        """The chain lets go by itself, with no skill that anybody could have wrapped."""
+    def _notice_motion(self) -> None:
+        """The chain recovers by itself, with no skill that anybody could have wrapped."""
         skills = self._agent.report().skills
-        if skills and skills[-1].skill == "release":
+        if skills and skills[-1].skill in MOTION_WORDS:
             self._call = self._goal = None
-            self._words = call_words(sim, env_id, None)
+            self._words = MOTION_WORDS[skills[-1].skill]
 
     def _frame(self, sim: Simulator, env_id: int, action: np.ndarray) -> dict[str, Any]:
         state = sim.state()

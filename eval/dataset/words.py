@@ -9,7 +9,9 @@ from tpsrl.episodes.types import Episode, Target
 from tpsrl.sim.door import Simulator
 
 _NAMES = {"tvstand": "TV stand"}
-_ARM, _WAIT, _RELEASE = "fold the arm", "wait", "let go"
+_ARM, _WAIT = "fold the arm", "wait"
+MOTION_WORDS = {"release": "let go", "spin": "turn around"}
+"""Name of a motion of recovery (``planner.chain.motions``) -> what is being done."""
 _VERBS = {"open": "open", "close": "close"}
 
 
@@ -55,10 +57,8 @@ def _move_words(episode: Episode, target: Target) -> str:
     return f"bring the {thing}" + "".join(ends)
 
 
-def call_words(sim: Simulator, env_id: int, call: SkillCall | None) -> str:
-    """Return what a skill is doing, e.g. ``"pick up the bowl"``; ``None`` lets go of something."""
-    if call is None:
-        return _RELEASE
+def call_words(sim: Simulator, env_id: int, call: SkillCall) -> str:
+    """Return what a skill is doing, e.g. ``"pick up the bowl"``."""
     if call.skill in ("reset_arm", "wait"):
         return _ARM if call.skill == "reset_arm" else _WAIT
     episode = sim.episode(env_id)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from eval.again import proposer_of
 from eval.recording import FOLDER, states_file
 from eval.skills import SkillEvalConfig, parts_of
 from eval.spec import evaluation_spec
@@ -24,7 +25,7 @@ from eval.view.sources import ChainSource, Entry, ReplaySource, SkillSource, Sou
 from eval.words import plain_name
 from planner import options as agent_options
 from planner.chain.catalog import AGENTS
-from planner.words.options import GOAL
+from planner.words.options import GOAL, PlannerConfig
 from skills.book import BOOK
 from tpsrl import options
 from tpsrl.errors import UserError
@@ -62,6 +63,7 @@ class ViewConfig:
     )
     camera: str = option("third_person", "what the page looks through first", choices=CAMERAS)
     paused: bool = option(False, "begin with time standing still")
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
 
 
 class Desk:
@@ -212,6 +214,7 @@ class Desk:
             weights=config.weights if agent == config.agent else None,
             scenes=scenes,
             goal=config.goal,
+            planner=config.planner,
         )
         episodes = load_scenario_episodes(
             config.scenario, config.split, config.data, scenes=scenes, least=config.episode + 1
@@ -242,6 +245,9 @@ def _as_in(config: ViewConfig, ran: Mapping[str, Any]) -> ViewConfig:
         names.append("agent")
     own: dict[str, Any] = {name: ran[name] for name in names if ran.get(name) is not None}
     own |= {name: Path(own[name]) for name in ("data", "path", "weights") if name in own}
+    if (proposer := proposer_of(ran)) is not None:
+        # Key and patience are no part of results: those of this command count.
+        own["planner"] = dataclasses.replace(config.planner, llm=proposer.llm, model=proposer.model)
     return dataclasses.replace(config, **own)
 
 

@@ -114,7 +114,7 @@ class Page:
             }
             self._sense: Any = gui.add_dropdown("Sense", ("-",), initial_value="-")
             self._on(self._sense, lambda value: setattr(self, "_seen", None))
-            self._lacks = gui.add_html("")
+            self._remark = gui.add_html("")
         self._senses: Any = None
         self._sensed = ("", 0)
         with gui.add_folder("Head depth, 0 to 5 m"):
@@ -207,7 +207,7 @@ class Page:
         held = held or ("a handle" if marks.handle >= 0 else "")
         force = float(source.recording.signals(step, step + 1)[0, 0])
         self._skill.content = skill_html(report, episode, step - player.run_start(), held, force)
-        self._lacks.content = note_html(source.lacks)
+        self._remark.content = note_html(source.remark)
 
     def _draw(self, player: Player) -> None:
         source, end = player.source, player.cursor + 1

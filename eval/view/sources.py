@@ -39,7 +39,8 @@ class Source(ABC):
         title: what is shown.
         ending: how the episode ended, ``""`` while it runs.
         live: there may be more steps than are recorded.
-        lacks: what is not known of the episode, and how to see it; ``""`` if all is.
+        remark: how its goal in words was understood, or what is not known of the episode and how
+            to see it; ``""`` for none.
     """
 
     recording: Recording
@@ -47,7 +48,7 @@ class Source(ABC):
 
     def __init__(self) -> None:
         self.looks: list[Look] = []
-        self.title, self.ending, self.index, self.lacks = "", "", 0, ""
+        self.title, self.ending, self.index, self.remark = "", "", 0, ""
 
     @abstractmethod
     def begin(self, index: int) -> None:
@@ -131,6 +132,7 @@ class ChainSource(Source):
         self._run = EpisodeRun(self._sim, self._agent, task, record, episode, spec.max_steps)
         self.recording = Recording(episode, spec.about)
         self._senses, self.looks, self.ending = Senses(), [], ""
+        self.remark = "; ".join(record.extra.get("notes", ()))
         config = spec.config
         self.title = f"{config['scenario']} {self.index}: {config['agent']}, {config['executor']}"
         self._keep()
@@ -272,8 +274,9 @@ class ReplaySource(Source):
         names = [config.get(key) for key in ("scenario", "skill", "agent", "executor")]
         self.title = f"{' '.join(str(n) for n in names if n)}, episode {index}, recorded"
         self.ending = entry.text
-        self.lacks = "senses are" if config.get("skill") else "reward and senses are"
-        self.lacks += " not recorded; 'Start' on the page 'Change' runs the episode again with them"
+        self.remark = "senses are" if config.get("skill") else "reward and senses are"
+        how = "'Start' on the page 'Change' runs the episode again with them"
+        self.remark += f" not recorded; {how}"
 
     def step(self) -> bool:
         """See :meth:`Source.step`: all there is is recorded."""

@@ -14,13 +14,17 @@ from planner.words.grammar import GoalReader
 from planner.words.lexicon import lexicon
 from planner.words.options import PlannerConfig
 from planner.words.order import Goal, finished, goals_of, onward, worthwhile
-from planner.words.propose import Proposal, Question, make_proposer, propose
+from planner.words.propose import NoAnswerError, Proposal, Question, make_proposer, propose
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.generation.rules import OPENED
 
 OWN_TASK = "tidy up"
 """The scenario's own task in the grammar's words."""
+
+
+class GoalError(UserError):
+    """An episode cannot have a goal; others may."""
 
 
 def errand_for(
@@ -46,7 +50,9 @@ def errand_for(
         without a goal in words and without anyone who proposes.
 
     Raises:
-        UserError: unknown words, no such thing or place, or no plan can reach the goal.
+        GoalError: unknown words, no such thing or place here, no plan can reach the goal, or the
+            proposals were of no use.
+        UserError: it takes a proposal, and nobody answers.
     """
     config = planner or PlannerConfig()
     if goal is None and config.llm is None:
@@ -56,7 +62,7 @@ def errand_for(
         asked = work.understood()
     except UserError as error:
         if config.llm is None:
-            raise
+            raise GoalError(str(error)) from error
         asked, trouble = None, str(error)
     if config.llm is None:
         assert asked is not None
@@ -68,7 +74,9 @@ def errand_for(
         return found
     except UserError as error:
         if asked is None:
-            raise UserError(f"{trouble}; and planner.llm helped not: {error}") from None
+            # Who is silent now may answer when the run goes on; the episode is not to blame.
+            kind = UserError if isinstance(error, NoAnswerError) else GoalError
+            raise kind(f"{trouble}; and planner.llm helped not: {error}") from None
         what = "the scenario's own task" if goal is None else "the goal as the grammar reads it"
         return asked.noting(f"planner.llm gave nothing usable ({error}), so {what} is planned for")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from planner.words.options import PlannerConfig
+from planner.words.within import read_within
 from tpsrl.errors import UserError, printable
 from ver_trainer.plugins import resolve
 from ver_trainer.reading import parse_json
@@ -22,7 +22,6 @@ _MOST_BYTES = 1_000_000
 _MOST_STEPS, _MOST_LETTERS = 100, 4000
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
-_CHUNK = 65536
 
 INSTRUCTIONS = """\
 You turn a task for a household robot into JSON, and say nothing else:
@@ -39,6 +38,18 @@ Use only the things and places that are named below."""
 
 class UnusableError(UserError):
     """An answer that cannot be used; asking again may help."""
+
+
+class NoAnswerError(UserError):
+    """No answer came, whatever was asked.
+
+    Attributes:
+        again: asking again may help.
+    """
+
+    def __init__(self, text: str, again: bool = True) -> None:
+        super().__init__(text)
+        self.again = again
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,7 @@ def propose(
         use: raises :class:`UserError` for a proposal that it cannot use; the next question says so.
 
     Raises:
+        NoAnswerError: none came.
         UserError: none was usable; the sentence says what was wrong with the last one.
     """
     error: UserError | None = None
@@ -112,10 +124,8 @@ def propose(
             proposal = read_proposal(_ask(proposer, question))
             answer = proposal.text
             return use(proposal)
-        except UnusableError as fault:
-            error = fault
         except UserError as fault:
-            if not answer:  # who cannot be asked now cannot be asked again
+            if isinstance(fault, NoAnswerError) and not fault.again:
                 raise
             error = fault
         if answer:
@@ -204,20 +214,21 @@ class Endpoint:
             raise UserError(f"planner.llm={base} must begin with http:// or https:// and a host")
         self.url = base if base.endswith("/chat/completions") else f"{base}/chat/completions"
         proxies = [urllib.request.ProxyHandler({})] if parts.hostname in _LOCAL else []
-        self._opener = urllib.request.build_opener(_NoRedirect(), *proxies)
+        self._handlers = [_NoRedirect(), *proxies]
 
     def __call__(self, question: Question) -> str:
         """Return the model's answer.
 
         Raises:
-            UnusableError: no answer came in time, or it is none of this protocol.
-            UserError: the endpoint refuses, so that asking again would not help.
+            UnusableError: the answer is none of this protocol.
+            NoAnswerError: none came in time, or the endpoint refuses.
         """
         body = {"model": self.config.model, "temperature": 0, "messages": messages(question)}
         headers = {"Content-Type": "application/json"}
         if key := os.environ.get(self.config.key, "").strip():
             if not (key.isascii() and key.isprintable()):
-                raise UserError(f"the key in {self.config.key} has letters that no key can have")
+                fault = f"the key in {self.config.key} has letters that no key can have"
+                raise NoAnswerError(fault, again=False)
             headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(self.url, json.dumps(body).encode(), headers)
         try:
@@ -225,29 +236,23 @@ class Endpoint:
         except UserError:
             raise
         except urllib.error.HTTPError as error:
-            kind = UnusableError if error.code in _TRANSIENT else UserError
-            raise kind(f"{self.url} answered {error.code} {_short(str(error.reason))}") from None
+            fault = f"{self.url} answered {error.code} {_short(str(error.reason))}"
+            raise NoAnswerError(fault, again=error.code in _TRANSIENT) from None
         except TimeoutError:
-            raise UnusableError(
+            raise NoAnswerError(
                 f"{self.url} gave no answer within {self.config.timeout:g} s"
             ) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError):
                 reason = f"no answer within {self.config.timeout:g} s"
-            raise UnusableError(f"{self.url} cannot be asked ({_short(str(reason))})") from None
+            raise NoAnswerError(f"{self.url} cannot be asked ({_short(str(reason))})") from None
 
     def _received(self, request: urllib.request.Request) -> bytes:
         """Return the body, all of it within the time for an answer."""
-        until = time.monotonic() + self.config.timeout
-        data = b""
-        with self._opener.open(request, timeout=self.config.timeout) as response:
-            while chunk := response.read1(_CHUNK):
-                data += chunk
-                if time.monotonic() > until:
-                    raise TimeoutError
-                if len(data) > _MOST_BYTES:
-                    raise UnusableError(f"{self.url} answered with more than {_MOST_BYTES} bytes")
+        data = read_within(request, self.config.timeout, _MOST_BYTES, self._handlers)
+        if len(data) > _MOST_BYTES:
+            raise UnusableError(f"{self.url} answered with more than {_MOST_BYTES} bytes")
         return data
 
     def _content(self, data: bytes) -> str:

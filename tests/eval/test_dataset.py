@@ -18,14 +18,18 @@ import pytest
 
 from eval.commands import dataset as command
 from eval.dataset.clone import CloneConfig, clone_skill
-from eval.dataset.frames import STATE, goal_sensors
+from eval.dataset.frames import HELPER, STATE, NotingAgent, goal_sensors
 from eval.dataset.lerobot import features, pack
 from eval.dataset.reading import DataSet
 from eval.dataset.record import part_of, record
 from eval.dataset.replay import replay, replay_episode
 from eval.dataset.statistics import QUANTILES, of_rows, together
-from eval.dataset.words import object_words, place_words, task_words
+from eval.dataset.words import MOTION_WORDS, object_words, place_words, task_words
 from eval.spec import evaluation_spec
+from planner.chain.calls import TpsrlOptions
+from planner.chain.motions import MOTIONS
+from planner.chain.tpsrl import TpsrlAgent
+from skills.book import make_skill
 from skills.tasks.sensors import SENSORS
 from tpsrl.engines import make_simulator
 from tpsrl.episodes.habitat_json import load_episodes, save_episodes
@@ -224,6 +228,52 @@ def test_an_interrupted_export_goes_on(tmp_path):
     assert replay(tmp_path / "set", 2, 1) == (0, 0, 2, 2)
     with pytest.raises(UserError, match="holds files already"):
         command.run(words)
+
+
+def test_learned_skills_make_the_same_set_with_any_number_of_workers(tmp_path):
+    words = ["export", "scenario=rearrange_easy", "agent=tpsrl", "split=val", "episodes=2",
+             "max_steps=10", "failures=true", "pixels=16"]  # fmt: skip
+    one, two = (tmp_path / name for name in ("one", "two"))
+    for out, workers in ((one, 1), (two, 2)):
+        assert command.run([*words, f"workers={workers}", f"out={out}"]) == 0
+    files = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
+    assert files == sorted(path.relative_to(two) for path in two.rglob("*") if path.is_file())
+    for file in files:
+        assert (one / file).read_bytes() == (two / file).read_bytes(), file
+    told = DataSet(two).runs["config"]
+    assert told["agent"] == "tpsrl" and "navigate" in told["policies"]
+    assert len(DataSet(two).of_skill("navigate", ())["action"]) > 10
+    assert replay(two, None, 1) == (0, 0, 2, 2)
+
+
+def test_motions_of_recovery_are_frames_of_no_skill():
+    """Scripted skills whose navigation gets no time to arrive, so that the chain turns around."""
+    options = TpsrlOptions(navigation_steps=4, detour=True)
+    agent = TpsrlAgent(make_skill, "replan", options=options)
+    noting, kept = NotingAgent(agent, 16), Kept(agent)
+    episode = load_shipped("rearrange_easy").episodes[1]
+    with make_simulator("mujoco", 16) as sim:
+        sim.reset([episode], [0])
+        noting.reset(sim, 0, episode, 0)
+        noting.sink = kept
+        while len(agent.report().skills) < 3:
+            sim.step(noting.act(sim, 0)[None])
+    assert list(kept.frames) == ["navigate", "spin"] and len(kept.frames["spin"]) > 20
+    assert {frame["skill"] for frame in kept.frames["navigate"]} == {"navigate"}
+    for frame in kept.frames["spin"]:
+        assert (frame["skill"], frame["subtask"]) == (HELPER, "turn around")
+        assert not frame["observation.environment_state"].any()
+    assert set(MOTION_WORDS) == set(MOTIONS)
+
+
+class Kept:
+    """Keeps the frames of an agent, by the name of what it says that it ran."""
+
+    def __init__(self, agent):
+        self.frames, self._agent = {}, agent
+
+    def add(self, frame):
+        self.frames.setdefault(self._agent.report().skills[-1].skill, []).append(frame)
 
 
 def test_what_cannot_be_is_said(tmp_path):

@@ -14,9 +14,11 @@ from eval.spec import evaluation_spec
 from eval.view.desk import Desk, ViewConfig
 from eval.view.words import plan_html
 from eval.words import spoken
+from tests.planner.words.server import Server
 from tpsrl.cli import main
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
+from ver_trainer.options import load
 
 viser = pytest.importorskip("viser", reason="the extra 'view' is not installed")
 
@@ -166,22 +168,45 @@ def test_one_skill_alone_and_back(desk: Desk) -> None:
 
 
 def test_a_recorded_episode_runs_again_live(tmp_path: Path) -> None:
-    words = ["scenario=rearrange_easy", "goal=open the fridge", "seed=3", "max_steps=40"]
+    words = ["scenario=rearrange_easy", "goal=I want fresh air", "seed=3", "max_steps=40"]
     common = ["episodes=2", "workers=1", f"out={tmp_path}"]
-    assert main(["eval", *words, *common]) == 0
-    desk = Desk(ViewConfig(results=tmp_path, port=18090, paused=True))
+    with Server('{"goal": "open the fridge"}') as server:
+        model = [f"planner.llm={server.url}", "planner.model=small"]
+        assert main(["eval", *words, *model, *common]) == 0
+        _compare_with_live(tmp_path)
+        assert [request["model"] for request in server.asked] == ["small"] * 3
+
+
+def _compare_with_live(folder: Path) -> None:
+    desk = Desk(ViewConfig(results=folder, port=18090, paused=True))
     try:
         desk.player.open(1)
         kept = desk.player.source.recording
-        assert "not recorded" in desk.player.source.lacks
+        assert "not recorded" in desk.player.source.remark
         desk.start(desk.what, desk.agent)
         ahead(desk, 40)
         again = desk.player.source.recording
-        assert again is not kept and not desk.player.source.lacks
+        assert again is not kept and "not recorded" not in desk.player.source.remark
         assert np.array_equal(again.poses(40).base, kept.poses(40).base)
         assert again.plans == kept.plans
     finally:
         desk.close()
+
+
+def test_a_model_proposes_the_goal_of_a_live_episode() -> None:
+    with Server('{"goal": "open the fridge"}', "lorem ipsum") as server:
+        words = ["scenario=set_table", "goal=I want fresh air", "agent=scripted", "paused=true"]
+        asked = [f"planner.llm={server.url}", "planner.retries=0", "port=18092"]
+        desk = Desk(load(ViewConfig, [*words, *asked]))
+        try:
+            desk.player.open(0)
+            ahead(desk, 1)
+            assert desk.player.report().plan[-1].startswith("open_fridge")
+            assert desk.player.source.remark == "planner.llm proposed 'open the fridge'"
+            with pytest.raises(UserError, match=r"planner\.llm helped not"):
+                desk.next()
+        finally:
+            desk.close()
 
 
 def test_folders_without_states_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from eval.again import failed, read_evaluation
 from planner import Atom
 from planner.chain.errand import Errand
 from planner.chain.predicates import HabTask
@@ -110,6 +111,26 @@ def test_eval_measures_the_goal_in_words(tmp_path, capsys):
     other = [w.replace("take a can and ", "") for w in words]
     assert main([*other, "episodes=1", "workers=1", f"out={tmp_path / 'run'}"]) == 2
     assert "holds a run with goal=take a can" in capsys.readouterr().err
+
+
+def test_an_episode_that_lacks_the_thing_is_a_failure_of_its_own(tmp_path, capsys):
+    words = ["eval", "scenario=rearrange_easy", "goal=take the bowl", "max_steps=5"]
+    assert main([*words, "episodes=2", "workers=1", f"out={tmp_path}"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "1 of 2 episodes cannot have this goal and count as failures (1): episode" in text
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["ends"] == {"max_steps": 1, "goal_refused": 1} and not summary["errors"]
+    assert summary["stages"]["take the bowl"]["count"] == 2
+    assert "goal_refused" in (tmp_path / "report.html").read_text()
+    assert failed(read_evaluation(tmp_path).records) == [0], "there is nothing to see of the other"
+
+
+def test_a_goal_that_no_episode_can_have_is_one_sentence_before_any_work(tmp_path, capsys):
+    words = ["eval", "scenario=tidy_house", "goal=take the banana", "episodes=9"]
+    assert main([*words, f"out={tmp_path / 'run'}"]) == 2
+    error = capsys.readouterr().err
+    assert "has no 'the banana'" in error and "(nor can any other of the 9)" in error
+    assert error.count("\n") == 1 and not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("command", ["eval", "record", "plan"])

@@ -7,69 +7,18 @@ import json
 import socket
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from planner.words import errand_for
 from planner.words.options import PlannerConfig
 from planner.words.order import plan_on
+from tests.planner.words.server import WORDS, Server
+from tpsrl.cli import main
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
 
-WORDS = "bring the apple from the fridge to the table"
 STRANGE = "I fancy something sweet at dinner"
-
-
-class Server:
-    """Gives its answers in turn, the last one again and again; keeps what it was asked.
-
-    An answer is the content of a chat completion, bytes to send as they are, a status to fail
-    with, or seconds to wait before answering.
-    """
-
-    def __init__(self, *answers):
-        self.answers, self.asked, self.keys = list(answers), [], []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                length = int(self.headers["Content-Length"])
-                outer.asked.append(json.loads(self.rfile.read(length)))
-                outer.keys.append(self.headers.get("Authorization"))
-                outer.paths = self.path
-                many = len(outer.answers) > 1
-                outer.reply(self, outer.answers.pop(0) if many else outer.answers[0])
-
-            def log_message(self, *args):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._server.handle_error = lambda *_: None  # a client that did not wait
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-
-    def reply(self, handler, answer):
-        if isinstance(answer, float):
-            time.sleep(answer)
-            answer = json.dumps({"goal": WORDS})
-        if isinstance(answer, int):
-            handler.send_error(answer)
-            return
-        if isinstance(answer, str):
-            answer = json.dumps({"choices": [{"message": {"content": answer}}]}).encode()
-        handler.send_response(200)
-        handler.send_header("Content-Length", str(len(answer)))
-        handler.end_headers()
-        handler.wfile.write(answer)
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -208,18 +157,32 @@ def test_a_slow_server_is_not_waited_for(episode):
     assert "gave no answer within 0.3 s" in errand.notes[0]
 
 
-def test_a_server_that_dribbles_is_not_waited_for_either(episode):
+BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "drop"),
+    [(BODY, b" "), (b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"), (b"HTTP/1.1 200 O", b"K")],
+    ids=["body", "headers", "status"],
+)
+def test_a_server_that_dribbles_is_not_waited_for_either(episode, start, drop):
+    hung_up = threading.Event()
+
     def dribble(connection):
         connection.recv(65536)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-        for _ in range(100):
-            connection.sendall(b" ")
-            time.sleep(0.05)
+        connection.sendall(start)
+        try:
+            for _ in range(90):
+                connection.sendall(drop)
+                time.sleep(0.1)
+        except OSError:
+            hung_up.set()
 
     began = time.monotonic()
     errand = _with_socket(episode, dribble, timeout=0.4)
     assert time.monotonic() - began < 4.0
     assert "gave no answer within 0.4 s" in errand.notes[0]
+    assert hung_up.wait(4.0), "nobody goes on listening"
 
 
 def test_a_server_that_hangs_up(episode):
@@ -276,6 +239,38 @@ def test_a_function_of_ones_own(episode, tmp_path, monkeypatch):
     ]:
         with pytest.raises(UserError, match=message):
             by(name)
+
+
+def test_plan_shows_what_was_proposed(tmp_path, capsys):
+    with Server(json.dumps({"plan": ["open the fridge", "take the apple"]})) as server:
+        words = ["scenario=set_table", f"goal={WORDS}", f"planner.llm={server.url}"]
+        assert main(["plan", *words, "planner.model=small", f"out={tmp_path / 'plan.png'}"]) == 0
+    text = capsys.readouterr().out
+    assert "planner.llm proposed a plan of 2 steps" in text and "place(apple|0" in text
+    assert [request["model"] for request in server.asked] == ["small"]
+    assert len(list(tmp_path.glob("plan_*.png"))) == 3, "two steps and then the rest"
+
+
+def test_eval_counts_an_unusable_answer_and_stops_where_none_comes(tmp_path, capsys):
+    words = ["eval", "scenario=rearrange_easy", f"goal={STRANGE}", "executor=replan"]
+    words += ["workers=1", "planner.retries=0", f"out={tmp_path}"]
+    with Server('{"goal": "open the fridge"}', "lorem ipsum") as server:
+        words.append(f"planner.llm={server.url}")
+        assert main([*words, "episodes=2"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "1 of 2 episodes cannot have this goal and count as failures (1): " in text
+    assert "planner.llm was of use in 1 of 2 episodes" in text and len(server.asked) == 2
+    lines = (tmp_path / "episodes.jsonl").read_text()
+    first, second = map(json.loads, lines.splitlines())
+    assert first["success"] and first["stages"]["open the fridge"] > 0
+    assert first["extra"]["notes"] == ["planner.llm proposed 'open the fridge'"]
+    assert not second["success"] and (second["end"], second["steps"]) == ("goal_refused", 0)
+    assert second["failure"] == {"skill": "(none)", "cause": "goal_refused"}
+    assert "planner.llm helped not" in second["extra"]["refused"]
+    assert main([*words, "episodes=3"]) == 2, "the server is gone"
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "episode 2" in error and "cannot be asked" in error
+    assert (tmp_path / "episodes.jsonl").read_text() == lines
 
 
 @pytest.mark.parametrize(
