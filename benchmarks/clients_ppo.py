@@ -83,7 +83,7 @@ def train(env_id: str, arguments: dict[str, Any], worlds: int, length: int, step
           report: Callable[[int, list[float], list[float]], None]) -> None:  # fmt: skip
     """Learn for ``steps``; ``report`` gets steps, and success and return of the last episodes."""
     torch.manual_seed(seed)
-    mode = "vector_entry_point"  # all worlds in this process; "sync" and "async" work alike
+    mode = "vector_entry_point"  # resets in the step that ends; "sync" and "async" one step later
     env = gymnasium.make_vec(env_id, num_envs=worlds, vectorization_mode=mode, **arguments)
     agent = Agent(env.single_observation_space, env.single_action_space.shape[0])
     adam = torch.optim.Adam(agent.parameters(), RATE, eps=1e-5)
