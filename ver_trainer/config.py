@@ -40,9 +40,10 @@ class CollectConfig:
         0, "most requests; 0: num_envs / 2, or 1.5 num_envs / K for K > 1 that infer", min=0
     )
     final_batch: str = option(
-        "dispatch",
-        "last batch of a rollout: acted on with the old weights, or after the update",
-        choices=("dispatch", "replay"),
+        "auto",
+        "last batch of a rollout: acted on with the old weights, or after the update; auto: replay"
+        " for a policy with memory, unless collection and learning overlap, else dispatch",
+        choices=("auto", "dispatch", "replay"),
     )
     step_timeout: float = option(60.0, "s before an environment's step counts as hung", above=0)
     start_timeout: float = option(180.0, "s for making and first resetting one", above=0)
@@ -194,8 +195,8 @@ class LogConfig:
     best_by: str = option(
         "auto",
         "what the best checkpoint is best at; auto: eval where there is evaluation, else success"
-        " where episodes tell of it, else return",
-        choices=("auto", "return", "success", "eval"),
+        " where episodes tell of it, else return; last: none is best, the newest counts",
+        choices=("auto", "return", "success", "eval", "last"),
     )
     eval_interval: int = option(0, "updates between evaluations; 0: none", min=0)
     eval_episodes: int = option(10, "episodes of an evaluation", min=1)

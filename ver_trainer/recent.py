@@ -47,7 +47,7 @@ class RecentEpisodes:
         return record
 
     def best_by(self) -> str:
-        """``eval``, ``success`` or ``return``: what ``log.best_by`` comes to.
+        """``eval``, ``success``, ``return`` or ``last``: what ``log.best_by`` comes to.
 
         A shaped reward may fall while success rises, as where mistakes begin to cost, so success
         counts where episodes tell of it.

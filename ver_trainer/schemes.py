@@ -102,8 +102,19 @@ def collect_rules(config: TrainConfig) -> CollectRules:
     return CollectRules(
         lock_step=scheme.lock_step,
         quota=scheme.quota,
-        # DD-PPO acts only on the newest weights; the others may overlap one step with learning.
-        replay=collect.final_batch == "replay" or scheme.lock_step,
+        replay=scheme.lock_step or _replays(config, scheme),
         min_batch=min(lowest, highest),
         max_batch=n if scheme.lock_step else highest,
     )
+
+
+def _replays(config: TrainConfig, scheme: Scheme) -> bool:
+    """Whether the environments of a rollout's last batch wait for the new weights.
+
+    Else they step while the learner works, on an action of the old weights. Where these also leave
+    a recurrent state behind, no learner can reproduce what the rows after it were acted on with.
+    """
+    if config.collect.final_batch != "auto":
+        return config.collect.final_batch == "replay"
+    overlaps = scheme.overlap or config.collect.overlap
+    return config.net.core != "none" and not overlaps

@@ -192,9 +192,19 @@ def test_the_same_actions_lead_to_the_same_success_and_states(folder):
     sim.close()
 
 
+def test_drawers_and_the_fridge_are_replayed_too(tmp_path):
+    """Set Table opens both, takes from both and closes them."""
+    words = ["export", "scenario=set_table", "split=val", "episodes=1", "pixels=16", "depth=16"]
+    assert command.run([*words, "workers=1", f"out={tmp_path / 'set'}"]) == 0
+    skills = pq.read_table(tmp_path / "set/meta/subtasks.parquet").to_pandas()["skill"]
+    assert {"open_cab", "open_fridge", "close_fridge", "pick", "place"} <= set(skills)
+    assert replay(tmp_path / "set", None, 1) == (1, 1, 1, 1)
+
+
 def test_a_skill_is_learned_from_the_set(folder, tmp_path):
-    found = clone_skill(folder, CloneConfig("place", epochs=250, trials=0), tmp_path / "clone")
+    found = clone_skill(folder, CloneConfig("place", epochs=250, trials=1), tmp_path / "clone")
     assert found["frames"] > 50 and found["error"] < 0.2 * found["guess"]
+    assert found["success"] in (0.0, 1.0)
     assert (tmp_path / "clone/policy.safetensors").exists()
     rows = DataSet(folder).of_skill("pick", ("joint", "obj_start_sensor", "is_holding"))
     assert rows["joint"].shape[1] == 7 and rows["is_holding"].max() == 1.0

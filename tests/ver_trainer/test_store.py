@@ -25,7 +25,7 @@ from ver_trainer.checkpoint import CheckpointManager
 from ver_trainer.digests import SUMS
 from ver_trainer.errors import CheckpointError, ConfigError, StorageError
 from ver_trainer.files import locked, replacing
-from ver_trainer.finding import Found
+from ver_trainer.finding import Found, resolve_weights
 
 FILES = ("weights.safetensors", "state.0.pt", "meta.json", SUMS)
 INLINE = {"collector": "inline", "total_steps": 256, "optim.schedule": "constant"}
@@ -225,6 +225,15 @@ def test_best_is_by_success_where_episodes_tell_of_it(tmp_path: Path) -> None:
     assert best["by"] == "success"
     rates = {r["update"]: r["episode/success"] for r in records}
     assert rates[int(best["name"].removeprefix("update_"))] == best["score"]
+
+
+def test_the_newest_counts_where_none_is_best(tmp_path: Path) -> None:
+    values = {"log.checkpoint_interval": 3, "log.best_by": "last"}
+    train(config(tmp_path, **values, collector="inline", env_args={"kind": "Ragged"}), make)
+    folder = tmp_path / "checkpoints"
+    newest = sorted(folder.glob("update_*"))[-1]
+    assert resolve_weights(tmp_path) == newest / "weights.safetensors"
+    assert not (folder / "best.json").exists() and len(list(folder.glob("update_*"))) > 1
 
 
 def test_scores_of_two_kinds_are_not_compared(run: Path) -> None:
