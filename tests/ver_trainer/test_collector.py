@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.ver_trainer.envs import make
-from ver_trainer.config import NetConfig, PPOConfig
+from ver_trainer.config import NetConfig, PPOConfig, load_config
 from ver_trainer.distributed.preemption import best_duration
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.envs.pool import PoolOptions, WorkerPool
@@ -20,6 +20,7 @@ from ver_trainer.nets.policy import make_policy
 from ver_trainer.rollout.batch import Rollout
 from ver_trainer.rollout.collector import Collector, CollectRules
 from ver_trainer.rollout.storage import RolloutStorage
+from ver_trainer.schemes import collect_rules
 
 
 class ShuffledPool(InlinePool):
@@ -251,3 +252,19 @@ def test_step_times_foretell_the_time_of_a_rollout(per_worker: int) -> None:
         assert planned == pytest.approx(np.mean(seconds[1:]), rel=0.3)
     finally:
         pool.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "replays"),
+    [
+        ([], False),
+        (["net.core=lstm"], True),
+        (["net.core=lstm", "scheme=nover"], True),
+        (["net.core=lstm", "scheme=async"], False),
+        (["net.core=lstm", "collect.overlap=true"], False),
+        (["net.core=lstm", "collect.final_batch=dispatch"], False),
+        (["scheme=ddppo"], True),
+    ],
+)
+def test_policies_with_memory_wait_for_the_new_weights(words: list[str], replays: bool) -> None:
+    assert collect_rules(load_config(words)).replay is replays
