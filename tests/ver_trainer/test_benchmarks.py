@@ -13,7 +13,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import benchmarks
-from benchmarks import learning, scaling
+from benchmarks import cluster, learning, scaling
 from benchmarks.learning import Recall, interquartile_mean, make
 from benchmarks.trainer_envs import DepthNav, Waiting
 
@@ -108,3 +108,11 @@ def test_help_and_mistakes(name: str, capsys: pytest.CaptureFixture[str]) -> Non
         printed = capsys.readouterr()
         assert ("(with their defaults):" in printed.out) == (code == 0)
         assert ("unknown key 'no_such_key'" in printed.err) == (code == 2)
+
+
+def test_a_cluster_that_loses_anything_is_told_from_one_that_does_not() -> None:
+    good = {"records": 24, "missing": [], "different": [], "given to a second worker": 1}
+    assert cluster.wrong(good) == []
+    assert cluster.wrong({**good, "different": [3]}) == ["different"]
+    assert cluster.wrong({"records": 8, "same file": False}) == ["same file"]
+    assert cluster.wrong({"eval, SIGINT": {"code": 130, "left": ["ray"]}}) == ["eval, SIGINT"]

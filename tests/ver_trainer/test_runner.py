@@ -60,7 +60,8 @@ def test_schemes_run_and_log_their_lag(scheme: str, core: str, tmp_path: Path) -
     if scheme == "ddppo":
         assert max(lag) == 0
     elif scheme in ("ver", "nover", "decoupled"):
-        assert 0 < max(lag) <= 4 / 64 * 1.01  # only the steps in flight
+        assert max(lag) <= 4 / 64 * 1.01  # only the steps in flight
+        assert core == "lstm" or max(lag) > 0  # a memory waits for the new weights
         # Four gradient steps, the third and fourth at weights two behind.
         behind = {x["learner/gradient_asynchrony"] for x in lines}
         assert behind == ({1.25} if scheme == "decoupled" else {0.0})
