@@ -125,7 +125,8 @@ class NotingAgent:
         seen = observe(View(state, stack_goals([from_start], state.base_pose)), STATE)
         about = {} if skill == HELPER else self._about(sim, skill)
         goal = [about.get(s, np.zeros((1, SENSORS[s].size))) for s in goal_sensors()]
-        size = {"width": self._pixels, "height": self._pixels}
+        quick: dict[str, Any] = {"draft": True, "shadows": False}
+        quick.update(width=self._pixels, height=self._pixels)
         return {
             "observation.state": np.concatenate([seen[s][env_id] for s in STATE]),
             "observation.environment_state": np.concatenate([g[0] for g in goal]).astype(
@@ -134,8 +135,8 @@ class NotingAgent:
             "action": action,
             "skill": skill,
             "subtask": self._words,
-            "third_person": sim.render("third_person", env_id, **size),
-            "head": sim.render("head", env_id, **size),
+            "third_person": sim.render("third_person", env_id, **quick),
+            "head": sim.render("head", env_id, **quick),
             "head_depth": (np.asarray(sim.depth())[env_id, ..., 0] * 255 + 0.5).astype(np.uint8),
         }
 

@@ -149,9 +149,10 @@ class SkillWorlds:
         if DEPTH in self.task.sensors:
             depth = self.sim.depth()
             seen[DEPTH] = xp.astype(depth * 255 + 0.5, xp.uint8) if self._coarse_depth else depth
-        size = {"width": self._colour, "height": self._colour}
+        quick: dict[str, Any] = {"draft": True, "shadows": False}
+        quick.update(width=self._colour, height=self._colour)
         for name, camera in self._cameras.items():
-            taken = [self.sim.render(camera, i, **size) for i in range(self.sim.num_envs)]
+            taken = [self.sim.render(camera, i, **quick) for i in range(self.sim.num_envs)]
             seen[name] = xp.asarray(np.stack(taken), device=device(like))
         return seen
 

@@ -306,7 +306,7 @@ class Simulator(ABC):
             options: ``width``, ``height``, ``boxes``: list of (pos (3,), half_size (3,),
                 rgba (4,)) wireframes to draw. An engine may know more, others pass over it:
                 ``view``, for third_person the eye and the point it looks at, (3,) each; ``draft``,
-                quicker and with rough edges.
+                quicker and with rough edges; ``shadows``, which ``False`` leaves out.
         """
 
     @abstractmethod

@@ -44,6 +44,16 @@ def test_a_view_of_ones_own_and_a_draft(sim):
     assert np.array_equal(sim.render("third_person", **size), smooth)
 
 
+def test_shadows_are_left_out_where_nobody_wants_them(sim):
+    sim.reset([small.episode()], [0])
+    size = {"width": 160, "height": 120, "draft": True}
+    lit = sim.render("third_person", **size).astype(int)
+    flat = sim.render("third_person", **size, shadows=False).astype(int)
+    assert (flat - lit).min() >= -1, "nothing is darker without shadows"
+    assert (flat - lit).max() > 10, "the robot throws one"
+    assert np.array_equal(sim.render("third_person", **size), lit)
+
+
 def test_wireframes_are_drawn(sim):
     sim.reset([small.episode()], [0])
     plain = sim.render("head", width=160, height=120)

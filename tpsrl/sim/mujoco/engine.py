@@ -192,6 +192,7 @@ class MujocoSimulator(Simulator):
             int(options.pop("height", 480)),
             options.pop("boxes", ()),
             options.pop("view", None),
+            bool(options.pop("shadows", True)),
         )
 
     def scene(self, env_id: int = 0) -> SceneInfo:

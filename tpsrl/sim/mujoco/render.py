@@ -72,6 +72,7 @@ class Renderer:
         height: int,
         boxes: Sequence[Box],
         view: tuple[np.ndarray, np.ndarray] | None = None,
+        shadows: bool = True,
     ) -> np.ndarray:
         """Return (height, width, 3) uint8 RGB.
 
@@ -84,6 +85,7 @@ class Renderer:
             boxes: wireframes as (centre (3,), half extents (3,), rgba (4,)).
             view: for ``third_person``: eye and the point it looks at, (3,) each, instead of its
                 own.
+            shadows: draw them: on a CPU most of a small picture's time.
 
         Raises:
             UserError: unknown camera or too large a picture.
@@ -102,7 +104,7 @@ class Renderer:
         else:
             self._fixed_camera(model, camera)
         self._update(model, data, self._option)
-        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 1
+        self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = int(shadows)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SKYBOX] = 1
         for box in boxes:
             self._wireframe(*box)
