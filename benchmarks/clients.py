@@ -1,7 +1,7 @@
 """Open Cabinet learned by other trainers beside ours: success over steps.
 
 ``python -m benchmarks.clients json=FILE [steps=1000000 clients=ours,sb3,cleanrl seeds=1 depth=64
-worlds=8]`` trains, one after the other,
+worlds=16]`` trains, one after the other,
 
 - ``ours``: VER;
 - ``sb3``: Stable-Baselines3's PPO, in an environment of its own that
@@ -10,10 +10,11 @@ worlds=8]`` trains, one after the other,
   ``gymnasium.make_vec``.
 
 All have the environment of docs/other_trainers.md (64x64 depth as uint8, ``stop="success"``,
-``reward="teaching"``), 2,048 rows an update, the same discount, epochs, mini-batches, clip, first
-deviation and falling rate, a CNN of 256 features and two layers of 64; what is left is each one's
-own. Success is the share of the last 100 episodes while training. Runs that FILE holds to their end
-are not done again.
+``reward="teaching"``, the contract's vectors and those ``fine``), 4,096 rows an update, the same
+discount, epochs, mini-batches, clip, first deviation and falling rate, rewards in units of their
+returns' deviation, a CNN of 256 features and two layers of 64; what is left is each one's own.
+Success is the share of the last 100 episodes while training. Runs that FILE holds to their end are
+not done again.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Config:
     clients: str = option(",".join(CLIENTS), "names with commas")
     seeds: int = option(1, "runs of each", min=1)
     depth: int | None = option(64, "pixels; null: no picture", min=36)
-    worlds: int = option(8, "environments at once", min=1)
+    worlds: int = option(16, "environments at once", min=1)
 
 
 def chosen(names: str) -> tuple[str, ...]:
@@ -76,6 +77,7 @@ def arguments(depth: int | None) -> dict[str, Any]:
     scenario = load_scenario(row_of("open_cab").task.scenario)
     return {
         "depth": depth,
+        "sensors": ["contract", "fine"],
         "depth_dtype": "uint8",
         "stop": "success",
         "reward": "teaching",

@@ -13,9 +13,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.wrappers.vector import NormalizeReward, RecordEpisodeStatistics
 from torch import nn
 
-GAMMA, LAMBDA, CLIP, EPOCHS, PARTS, RATE, FIRST_STD = 0.99, 0.95, 0.2, 4, 8, 3e-4, 0.5
+GAMMA, LAMBDA, CLIP, EPOCHS, PARTS, RATE, FIRST_STD = 0.95, 0.9, 0.2, 4, 16, 3e-4, 0.5
 
 
 class Agent(nn.Module):
@@ -84,10 +85,11 @@ def train(env_id: str, arguments: dict[str, Any], worlds: int, length: int, step
     """Learn for ``steps``; ``report`` gets steps, and success and return of the last episodes."""
     torch.manual_seed(seed)
     mode = "vector_entry_point"  # resets in the step that ends; "sync" and "async" one step later
-    env = gymnasium.make_vec(env_id, num_envs=worlds, vectorization_mode=mode, **arguments)
+    made = gymnasium.make_vec(env_id, num_envs=worlds, vectorization_mode=mode, **arguments)
+    env = NormalizeReward(RecordEpisodeStatistics(made), GAMMA)  # rewards are of any size
     agent = Agent(env.single_observation_space, env.single_action_space.shape[0])
     adam = torch.optim.Adam(agent.parameters(), RATE, eps=1e-5)
-    won, returns, sums = deque[float](maxlen=100), deque[float](maxlen=100), np.zeros(worlds)
+    won, returns = deque[float](maxlen=100), deque[float](maxlen=100)
     look = lambda raw: {k: torch.as_tensor(np.array(v)) for k, v in raw.items()}  # noqa: E731
     now = look(env.reset(seed=seed)[0])
     for done in range(0, steps, worlds * length):
@@ -101,14 +103,15 @@ def train(env_id: str, arguments: dict[str, Any], worlds: int, length: int, step
                 policy, value = agent(now)
                 action = policy.sample()
             raw, reward, terminated, truncated, info = env.step(action.clamp(-1, 1).numpy())
-            end, sums = terminated | truncated, sums + reward
+            end = terminated | truncated
             row = (action, policy.log_prob(action).sum(1), value, reward, end)
             for values, item in zip(kept.values(), row, strict=True):
                 values.append(torch.as_tensor(np.array(item), dtype=torch.float32))
             seen.append(now)
             won.extend(info["success"][end].astype(float))
-            returns.extend(sums[end])
-            sums, now = np.where(end, 0.0, sums), look(raw)
+            if end.any():
+                returns.extend(info["episode"]["r"][end])
+            now = look(raw)
         stacked = {k: torch.stack(v) for k, v in kept.items()}
         with torch.no_grad():
             last = agent(now)[1]

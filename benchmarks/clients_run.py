@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks import clients_ppo as ppo
 
 ENV = "skills.envs:tpsrl/OpenCabinet-v0"
-ROWS = 2048
+ROWS = 4096
 """Of a rollout, in all clients."""
 
 
@@ -39,7 +39,7 @@ def ours(steps: int, seed: int, worlds: int, arguments: dict[str, Any]) -> None:
         values = {
             "env": ENV, "env_args": arguments, "preload": ["skills.envs"], "out": out, "seed": seed,
             "total_steps": steps, "collect.num_envs": worlds, "collect.worlds": 0,
-            "collect.steps": ROWS // worlds, "net.encoder": "cnn" if arguments["depth"] else "mlp",
+            "collect.steps": ROWS // worlds, "net.normalize_returns": True, "net.encoder": "cnn" if arguments["depth"] else "mlp",
             "net.image_features": 256, "net.mlp": [64], "net.fusion": [64, 64],
             "net.initial_std": ppo.FIRST_STD, "ppo.epochs": ppo.EPOCHS, "ppo.gamma": ppo.GAMMA,
             "ppo.mini_batches": ppo.PARTS, "ppo.gae_lambda": ppo.LAMBDA, "ppo.clip": ppo.CLIP,
@@ -58,7 +58,7 @@ def sb3(steps: int, seed: int, worlds: int, arguments: dict[str, Any]) -> None:
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.preprocessing import is_image_space
-    from stable_baselines3.common.vec_env import SubprocVecEnv
+    from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
 
     from ver_trainer.machine import cores
 
@@ -72,6 +72,7 @@ def sb3(steps: int, seed: int, worlds: int, arguments: dict[str, Any]) -> None:
     )
     pictures = [k for k, box in env.observation_space.items() if is_image_space(box)]
     assert len(pictures) == bool(arguments["depth"]), "a CNN must look at the depth picture"
+    env = VecNormalize(env, norm_obs=False, gamma=ppo.GAMMA)
     model = PPO(
         "MultiInputPolicy", env, n_steps=ROWS // worlds, batch_size=ROWS // ppo.PARTS,
         n_epochs=ppo.EPOCHS, gamma=ppo.GAMMA, gae_lambda=ppo.LAMBDA, clip_range=ppo.CLIP, seed=seed,
