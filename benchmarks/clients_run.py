@@ -39,7 +39,8 @@ def ours(steps: int, seed: int, worlds: int, arguments: dict[str, Any]) -> None:
         values = {
             "env": ENV, "env_args": arguments, "preload": ["skills.envs"], "out": out, "seed": seed,
             "total_steps": steps, "collect.num_envs": worlds, "collect.worlds": 0,
-            "collect.steps": ROWS // worlds, "net.normalize_returns": True, "net.encoder": "cnn" if arguments["depth"] else "mlp",
+            "collect.steps": ROWS // worlds, "net.normalize_returns": True,
+            "net.encoder": "cnn" if arguments["depth"] else "mlp",
             "net.image_features": 256, "net.mlp": [64], "net.fusion": [64, 64],
             "net.initial_std": ppo.FIRST_STD, "ppo.epochs": ppo.EPOCHS, "ppo.gamma": ppo.GAMMA,
             "ppo.mini_batches": ppo.PARTS, "ppo.gae_lambda": ppo.LAMBDA, "ppo.clip": ppo.CLIP,
