@@ -20,6 +20,9 @@ SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
 AGENTS = {"scripted": None, "tpsrl": SHIPPED, "teacher": TEACHERS}
 """Who may act in them, and where their weights lie."""
 
+TRIES = 2
+"""Of the same call; what cannot be done is tried eight times, and would be most of the starts."""
+
 
 def chain_starts(count: int, agent: str = "scripted", workers: int = 1) -> list[Path]:
     """Return files of the states in which the chain calls its skills, in train layouts.
@@ -45,7 +48,8 @@ def _starts_of(scenario: str, count: int, agent: str, workers: int, folder: Path
     known = {k: v for k, v in versions().items() if k in ("tpsrl", "mujoco")}
     weights = AGENTS[agent]
     acting = {} if weights is None else {k: digest(p.path) for k, p in policies_in(weights).items()}
-    code = cache_key({"episodes": fingerprint(rules, "train", 0), **acting, **known})
+    chain = {"episodes": fingerprint(rules, "train", 0), "tries": TRIES, **acting, **known}
+    code = cache_key(chain)
     path = folder / f"{scenario}_train_{count}_{agent}_{code}.npz"
     with (folder / f".{agent}_{code}.lock").open("w") as lock:  # all ranks of a training come here
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -55,7 +59,7 @@ def _starts_of(scenario: str, count: int, agent: str, workers: int, folder: Path
         print(f"running the chain of {scenario} by agent={agent}, once: {path}", file=sys.stderr)
         words = [f"scenario={scenario}", f"data={episodes}", f"episodes={count}", f"agent={agent}"]
         # With this executor the chain goes on after a failure, and what fell is picked up again.
-        words += ["executor=replan", f"out={path}"]
+        words += ["executor=replan", f"tries={TRIES}", f"out={path}"]
         # The chain stands above the skills: it is called as a user calls it.
         command = [sys.executable, "-m", "tpsrl", "handoff", *words, f"workers={workers}"]
         if subprocess.run(command, stdout=sys.stderr, check=False).returncode or not path.exists():

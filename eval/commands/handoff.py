@@ -60,6 +60,10 @@ class HandoffConfig:
             "min": 0,
         },
     )
+    tries: int = field(
+        default=0,
+        metadata={"help": "of the same call in an episode keep so many; 0: all", "min": 0},
+    )
     seed: int = field(default=0, metadata={"help": "of the chain", "min": 0})
     sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
@@ -88,7 +92,7 @@ def run(overrides: list[str]) -> int:
         executor=config.executor,
         engine=config.sim,
         seed=config.seed,
-        config={"split": config.split, "data": data, "every": config.every},
+        config={"split": config.split, "data": data, "every": config.every, "tries": config.tries},
         weights=config.weights,
         scenes=scenes,
         habitat=habitat_options(config.habitat, config.gpu),
@@ -113,7 +117,7 @@ def _collect(
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
     with ResultFolder(config.out.with_name(config.out.name + ".parts"), spec.config) as folder:
         todo = folder.missing(jobs)
-        record = partial(_recording, spec, folder.path, config.every)
+        record = partial(_recording, spec, folder.path, config.every, config.tries)
         pool = JobPool[EpisodeJob, int](record, config.workers)
         with Tally("chain", len(jobs), len(jobs) - len(todo)) as tally, pool:
             for job, count in pool.results(todo):
@@ -130,13 +134,13 @@ def _part(folder: Path, index: int) -> Path:
 
 @contextmanager
 def _recording(
-    spec: EvaluationSpec, folder: Path, every: int
+    spec: EvaluationSpec, folder: Path, every: int, tries: int
 ) -> Iterator[Callable[[EpisodeJob], int]]:
     """Run the chain over episodes, in a worker process; write and count their starts."""
     with one_thread(), spec.simulator.build() as sim:
 
         def record(job: EpisodeJob) -> int:
-            recorder, agent = StartRecorder(every), spec.agent.build()
+            recorder, agent = StartRecorder(every, tries), spec.agent.build()
             agent.wrap_skills(recorder.wrap)
             sim.reset([job.episode], [job.seed])
             agent.reset(sim, 0, job.episode, job.seed)

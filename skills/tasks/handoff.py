@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,23 +100,28 @@ class StartRecorder:
     Args:
         every: states on the way of a skill that ended well are noted, too, one in so many steps;
             0 for none.
+        tries: of the same call so many are noted, since what cannot be done is tried again and
+            again; 0 for all.
 
     Attributes:
         starts: what was noted so far, in order; arm resets, waits and states with a handle in the
             hand are left out.
     """
 
-    def __init__(self, every: int = 0) -> None:
-        self.every = every
+    def __init__(self, every: int = 0, tries: int = 0) -> None:
+        self.every, self.tries = every, tries
         self.starts: list[HandoffStart] = []
+        self._called = Counter[SkillCall]()
 
     def wrap(self, make: Callable[[SkillName], Skill]) -> Callable[[SkillName], Skill]:
         """Return a maker of the same skills that note where they start."""
         return lambda name: _Recorded(make(name), self)
 
     def note(self, sim: Simulator, env_id: int, call: SkillCall) -> None:
-        """Note the present state."""
-        self.starts += self.seen(sim, env_id, call)
+        """Note the present state, in which a skill is called."""
+        self._called[call] += 1
+        if not self.tries or self._called[call] <= self.tries:
+            self.starts += self.seen(sim, env_id, call)
 
     def seen(self, sim: Simulator, env_id: int, call: SkillCall) -> list[HandoffStart]:
         """Return the present state, nothing where it cannot be a start."""

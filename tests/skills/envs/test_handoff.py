@@ -275,3 +275,14 @@ def test_starts_outside_the_apartment_are_refused(change, words):
         start = capture_start(sim, 0, SkillCall("pick", target=0))
         with pytest.raises(UserError, match=words):
             apply_start(sim, 0, dataclasses.replace(start, **change(start)), 0)
+
+
+def test_what_is_tried_again_and_again_is_kept_so_often(tmp_path):
+    again, other = SkillCall("pick", target=0), SkillCall("pick", target=1)
+    with simulator() as sim:
+        sim.reset([episode()], [0])
+        for tries, kept in ((0, [0, 0, 1, 0]), (2, [0, 0, 1]), (1, [0, 1])):
+            recorder = StartRecorder(tries=tries)
+            for call in (again, again, other, again):
+                recorder.note(sim, 0, call)
+            assert [start.call.target for start in recorder.starts] == kept
