@@ -185,10 +185,8 @@ def apply_start(sim: Simulator, env_id: int, start: HandoffStart, seed: int) -> 
         now = float(sim.state().joint_pos[env_id, sim.joint_names.index(name)])
         if abs(now - value) > 1e-9:
             sim.set_joint(name, float(value), [env_id])
-    poses = zip(start.object_pos, start.object_quat, strict=True)
-    for index, (pos, quat) in enumerate(poses):
-        if index != start.held_object:
-            sim.set_object(index, pos, quat, env_id)
+    lying = [k for k in range(len(start.object_pos)) if k != start.held_object]
+    sim.set_objects(lying, start.object_pos[lying], start.object_quat[lying], env_id)
     sim.set_arm(start.arm_qpos[None], [env_id])
     if start.held_object >= 0:
         held = start.held_object

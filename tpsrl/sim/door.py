@@ -377,6 +377,11 @@ class Simulator(ABC):
     def set_object(self, index: int, pos: Array, quat: Array, env_id: int = 0) -> None:
         """Teleport an object to (3,) ``pos`` and (4,) ``quat`` at rest."""
 
+    def set_objects(self, indices: Sequence[int], pos: Array, quat: Array, env_id: int = 0) -> None:
+        """Teleport objects to (k, 3) ``pos`` and (k, 4) ``quat`` at rest."""
+        for row, index in enumerate(indices):
+            self.set_object(index, pos[row], quat[row], env_id)
+
     @abstractmethod
     def snap_object(self, index: int, env_id: int = 0, pose: Array | None = None) -> None:
         """Teleport an object to the end effector and hold it (start of Place and Navigate).

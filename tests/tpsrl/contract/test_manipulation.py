@@ -111,6 +111,21 @@ def test_a_hold_is_violated_when_the_object_is_torn_away(sim: Simulator) -> None
     assert not sim.state().hold_violation[0]
 
 
+def test_objects_are_put_together_as_one_by_one(sim: Simulator) -> None:
+    before, wanted = sim.state(), [0, 1]
+    pos = before.object_pos[0, wanted] + [[0.0, 0.0, 0.4], [0.1, 0.0, 0.5]]
+    quat = np.array([[0.6, 0.0, 0.0, 0.8], [1.0, 0.0, 0.0, 0.0]])
+    sim.set_objects(wanted, pos, quat)
+    after = sim.state()
+    assert after.object_pos[0, wanted] == pytest.approx(pos, abs=1e-3)
+    assert np.abs((after.object_quat[0, wanted] * quat).sum(1)) == pytest.approx(1.0, abs=1e-4)
+    assert after.object_pos[0, 2:] == pytest.approx(before.object_pos[0, 2:], abs=1e-3)
+    one_by_one = after.object_pos[0, wanted].copy()
+    for row, index in enumerate(wanted):
+        sim.set_object(index, pos[row], quat[row])
+    assert sim.state().object_pos[0, wanted] == pytest.approx(one_by_one, abs=1e-6)
+
+
 def test_handles_move_with_their_joints(sim: Simulator) -> None:
     marker = sim.marker_names.index("cab_push_point_5")
     joint = sim.joint_names.index("kitchen_counter/drawer3")

@@ -262,7 +262,11 @@ class MujocoSimulator(Simulator):
 
     def set_object(self, index: int, pos: Any, quat: Any, env_id: int = 0) -> None:
         """See :meth:`Simulator.set_object`."""
-        self._worlds[env_id].set_object(index, np.asarray(pos), np.asarray(quat))
+        self.set_objects([index], np.asarray(pos)[None], np.asarray(quat)[None], env_id)
+
+    def set_objects(self, indices: Sequence[int], pos: Any, quat: Any, env_id: int = 0) -> None:
+        """See :meth:`Simulator.set_objects`."""
+        self._worlds[env_id].set_objects(indices, np.asarray(pos), np.asarray(quat))
         self._look(env_id)
         self._changed.add(env_id)
 

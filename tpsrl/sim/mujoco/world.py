@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -162,9 +162,10 @@ class World:
             self._transform_object(other, motion)
         mujoco.mj_forward(self.model, self.data)
 
-    def set_object(self, index: int, pos: np.ndarray, quat: np.ndarray) -> None:
-        """Teleport an object, at rest."""
-        self._write_object(int(self.object_bodies[index]), pos, quat)
+    def set_objects(self, indices: Sequence[int], pos: np.ndarray, quat: np.ndarray) -> None:
+        """Teleport objects to (k, 3) and (k, 4), at rest."""
+        for index, *pose in zip(indices, pos, quat, strict=True):
+            self._write_object(int(self.object_bodies[index]), *pose)
         mujoco.mj_forward(self.model, self.data)
 
     def snap(self, index: int, pose: np.ndarray | None = None) -> None:
