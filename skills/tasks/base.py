@@ -99,7 +99,7 @@ class Advance:
         success: (n,) bool.
         ends: cause -> (n,) bool; the first that applies is reported.
         metrics: name -> (n,).
-        mistakes: (n,) bool, those that end nothing.
+        mistakes: (n,) bool, stops in vain, whether they end the episode or not.
     """
 
     memory: dict[str, Array]
@@ -323,7 +323,11 @@ class Task(ABC, Generic[P]):
             reward = reward - self.force_end_penalty * xp.astype(too_strong, reward.dtype)
         if self.mistake_penalty:
             cost = self.mistake_penalty * progress.mastery
-            reward = reward - xp.where(_mistaken(result, ends, self.never(view)), cost, 0.0)
+            mistakes = [*ends.values()]
+            if result.mistakes is not None and not self.stops_itself:  # else every stop is its own
+                mistakes.append(result.mistakes)
+            wrong = xp.any(xp.stack([self.never(view), *mistakes]), axis=0)
+            reward = reward - xp.where(wrong, cost, 0.0)
         if self.haste:
             reward = reward - self.haste * progress.mastery
         success = result.success & ~state.diverged
@@ -378,14 +382,6 @@ class Task(ABC, Generic[P]):
     def never(self, view: View) -> Array:
         """Return (n,) False."""
         return view.state.diverged & ~view.state.diverged
-
-
-def _mistaken(result: Advance, ends: dict[str, Array], never: Array) -> Array:
-    """Return (n,) bool: this step holds a mistake, or ends the episode by one."""
-    found = never if result.mistakes is None else result.mistakes
-    for end in ends.values():
-        found = found | end
-    return found
 
 
 ARM_GRIP_BASE = ActionLayout()

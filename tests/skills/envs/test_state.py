@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from pathlib import Path
@@ -212,6 +213,22 @@ def test_mistakes_cost_more_the_better_a_policy_is():
         _, dearer = worlds.task.step(worlds.view, skilled, never)
         assert dearer.reward == pytest.approx(outcome.reward - 4.1 * mastery)
     env.close()
+
+
+@pytest.mark.parametrize("skill", ["open_cab", "navigate"])
+def test_who_cannot_stop_does_not_stop_in_vain(skill):
+    """With stop="success" the environment asks in every step whether the skill is done."""
+    made = {"reward": "teaching", "depth": None, "stop": "success", "options": {"haste": 0.0}}
+    with contextlib.closing(SkillEnv(skill, **made)) as env:
+        env.reset(seed=0)
+        still = np.zeros((1, env.action_space.shape[0]))
+        begun, rewards = env.worlds.progress, []
+        for mastery in (0.0, 1.0):
+            env.reset(seed=0)
+            skilled = dataclasses.replace(begun, mastery=np.full(1, mastery))
+            env.worlds.progress = skilled
+            rewards.append(float(env.worlds.step(still).reward[0]))
+        assert not env.worlds.task.layout.stop and rewards[0] == rewards[1]
 
 
 def test_mastery_is_what_the_last_episodes_say_and_survives_a_break():
