@@ -277,7 +277,7 @@ def test_starts_outside_the_apartment_are_refused(change, words):
             apply_start(sim, 0, dataclasses.replace(start, **change(start)), 0)
 
 
-def test_what_is_tried_again_and_again_is_kept_so_often(tmp_path):
+def test_what_is_tried_again_and_again_is_kept_so_often():
     again, other = SkillCall("pick", target=0), SkillCall("pick", target=1)
     with simulator() as sim:
         sim.reset([episode()], [0])
