@@ -17,8 +17,11 @@ from skills.tasks.roam import ExploreTask, FleeTask, PointNavTask
 from skills.tasks.tolerances import OPEN_DRAWER, OPEN_FRIDGE
 
 _REST = ("joint", "is_holding", "relative_resting_position")
-_BODY = (*_REST, "ee_pos", "contact_force", "base_scan")
-_AROUND = ("obj_now_sensor", "target_size", "neighbours", "relief", "container")
+_BODY = (
+    *_REST,
+    *("ee_pos", "arm_strain", "contact_force", "base_scan", "base_pace", "elapsed"),
+)
+_AROUND = ("obj_now_sensor", "target_size", "neighbours", "neighbour_gap", "relief", "container")
 _CARE: dict[str, Any] = {"mistake_penalty": 4.0, "haste": 0.1}
 _STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 1.0, **_CARE}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
@@ -117,6 +120,8 @@ ROWS = (
             "contact_force",
             "is_holding",
             "joint",
+            "base_pace",
+            "elapsed",
         ),
         fine=("goal_gap", "goal_pace"),
         teaching={**_STOPS, "needs_geodesic": "course", "distance_reward": 3.0},

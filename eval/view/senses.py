@@ -34,6 +34,7 @@ class Senses:
         self._distances: DistanceSource | None = None
         self._progress: Any = None
         self._here: np.ndarray | None = None
+        self._steps = 0
 
     def look(self, sim: Simulator, agent: Any) -> tuple[float, Look]:
         """Return reward of the last step and present observations of the running skill.
@@ -49,6 +50,7 @@ class Senses:
         if call is not self._call:
             return 0.0, self._read(self._begin(sim, call, skill))
         assert self._task is not None
+        self._steps += 1
         view = self._view(sim)
         self._progress, outcome = self._task.step(view, self._progress, np.zeros(1, dtype=bool))
         return float(outcome.reward[0]), self._read(view)
@@ -59,7 +61,7 @@ class Senses:
         self._row = task.goal_for(sim, 0, call)
         self._distances = distance_source(task, 1)
         self._distances.begin(sim, 0, self._row)
-        self._here = np.asarray(sim.state().base_pose)
+        self._here, self._steps = np.asarray(sim.state().base_pose), 0
         view = self._view(sim)
         self._progress = task.begin(view)
         return view
@@ -72,7 +74,8 @@ class Senses:
         scan = scan_for(sensors, sim, pose)
         before, self._here = self._here, pose
         goal = stack_goals([self._row], pose)
-        return View(state, goal, far.geodesic, None, scan, far.course, before)
+        steps = np.full(1, self._steps)
+        return View(state, goal, far.geodesic, None, scan, far.course, before, steps)
 
     def _read(self, view: View) -> Look:
         assert self._task is not None

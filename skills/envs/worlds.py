@@ -103,6 +103,7 @@ class SkillWorlds:
         self.view: View | None = None
         self._mastery = 0.0
         self._before: Array | None = None
+        self._steps: Array | None = None
 
     def start(self, env_ids: Sequence[int], seeds: Sequence[int]) -> None:
         """Begin episodes in some worlds, each decided by its seed alone.
@@ -121,6 +122,8 @@ class SkillWorlds:
         mask = xp.asarray(chosen, device=device(like))
         past = like if self._before is None else self._before
         self._before = xp.where(mask[:, None], like, past)
+        counted = xp.zeros_like(like[:, 0]) if self._steps is None else self._steps
+        self._steps = xp.where(mask, 0.0, counted)
         self._look()
         assert self.view is not None
         begun = self.task.begin(self.view)
@@ -129,9 +132,9 @@ class SkillWorlds:
 
     def step(self, actions: Array) -> Outcome:
         """Carry out (n, ``task.layout.size``) actions in [-1, 1] and judge what follows."""
-        assert self.view is not None and self.progress is not None
+        assert self.view is not None and self.progress is not None and self._steps is not None
         robot, stop = self.task.robot_action(self.view, actions)
-        self._before = self.view.state.base_pose
+        self._before, self._steps = self.view.state.base_pose, self._steps + 1.0
         self.sim.step(robot)
         self._look(fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
@@ -173,6 +176,7 @@ class SkillWorlds:
             "progress": plain(copy.deepcopy(self.progress)),
             "mastery": self._mastery,
             "before": plain(self._before),
+            "steps": plain(self._steps),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -192,6 +196,7 @@ class SkillWorlds:
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
         self._mastery, self._before = float(state["mastery"]), whole(state["before"])
+        self._steps = whole(state["steps"])
         self._look()
         assert self.view is not None
         progress = type(self.task.begin(self.view))
@@ -210,7 +215,7 @@ class SkillWorlds:
         xp = None if self.view is None else self.view.xp
         scan = scan_for(self.task.sensors, self.sim, state.base_pose)
         far = self._distances.measure(state.base_pose)
-        self.view = View(state, goal, far.geodesic, xp, scan, far.course, self._before)
+        self.view = View(state, goal, far.geodesic, xp, scan, far.course, self._before, self._steps)
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])

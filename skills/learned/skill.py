@@ -58,6 +58,7 @@ class LearnedSkill(Skill):
         self._policy.reset()
         self._stopped = self._under_way = False
         self._before: np.ndarray | None = None
+        self._steps = 0
         self._first_resting = self._view(sim).resting
         shown = WAY in self.task.sensors
         self._course = self.task.course(sim, env_id, self._row) if shown else None
@@ -67,6 +68,7 @@ class LearnedSkill(Skill):
         """See :meth:`Skill.act`."""
         view = self._view(sim, scanned=True)
         self._before = np.asarray(view.state.base_pose)
+        self._steps += 1
         if self._stopped:
             action = np.zeros(ACTION_DIM)
             action[ACTION_GRIP] = 1.0 if bool(view.holds[env_id]) else -1.0
@@ -94,7 +96,8 @@ class LearnedSkill(Skill):
         if scanned and self._course is not None:
             course = np.array([self._course.look(p) for p in np.asarray(state.base_pose)[:, :2]])
         before = state.base_pose if self._before is None else self._before
-        return View(state, rows, scan=scan, course=course, before=before)
+        steps = np.full(sim.num_envs, self._steps)
+        return View(state, rows, scan=scan, course=course, before=before, steps=steps)
 
     def _check_depth(self, sim: Simulator) -> None:
         if DEPTH not in self.task.sensors:

@@ -18,7 +18,7 @@ from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator
 
-SENSORS = frozenset({"relief", "neighbours", "target_size", "container"})
+SENSORS = frozenset({"relief", "neighbours", "neighbour_gap", "target_size", "container"})
 """Names of the observations that are made of it."""
 NEAR = 0.6
 """Farther objects are no neighbours, m."""

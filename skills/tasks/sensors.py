@@ -59,6 +59,15 @@ def is_holding(view: View) -> Array:
     return view.holds[:, None]
 
 
+@sensor(7)
+def arm_strain(view: View) -> Array:
+    """How far the arm's motors pull: targets less positions of its joints, tanh over 0.1 rad.
+
+    A target goes on moving while something holds the arm, and has to come back before the arm does.
+    """
+    return view.xp.tanh((view.state.arm_target - view.state.arm_qpos) / 0.1)
+
+
 @sensor(3)
 def ee_pos(view: View) -> Array:
     """End effector in the base frame, m."""
@@ -208,6 +217,25 @@ def neighbours(view: View) -> Array:
     return xp.reshape(rows, (rows.shape[0], -1))
 
 
+@sensor(4)
+def neighbour_gap(view: View) -> Array:
+    """How far the end effector is from the nearest of :func:`neighbours`, finely where it is near.
+
+    tanh of the way to it along the axes of the base, over 0.1 m, and of the distance beyond its
+    size over 0.05 m; (0, 0, 0, 1) where there is none.
+    """
+    xp, goal = view.xp, view.goal
+    pos = view.state.object_pos[goal.rows[:, None], goal.entries["neighbours"]]
+    ways = pos - view.state.ee_pos[:, None]
+    beyond = xp.sqrt(xp.sum(ways * ways, axis=-1)) - goal.neighbour_size
+    beyond = xp.where(goal.neighbours >= 0, beyond, float("inf"))
+    nearest = xp.argmin(beyond, axis=1)
+    left = beyond[goal.rows, nearest]
+    known = left < float("inf")
+    way = xp.where(known[:, None], ways[goal.rows, nearest], 0.0)
+    return xp.concat([_finely(view, way), xp.tanh(left / 0.05)[:, None]], axis=-1)
+
+
 @sensor(RELIEF)
 def relief(view: View) -> Array:
     """Furniture around the point that the skill is about, see :func:`skills.tasks.around.relief`.
@@ -235,6 +263,29 @@ def container(view: View) -> Array:
 def contact_force(view: View) -> Array:
     """Largest contact force on the robot: tanh of it over 200 N."""
     return view.xp.tanh(view.state.force / 200.0)[:, None]
+
+
+@sensor(2)
+def base_pace(view: View) -> Array:
+    """How far the base came ahead and turned to the left in the last step.
+
+    tanh of both, each over the longest motion of a step.
+    """
+    xp, pose, past = view.xp, view.state.base_pose, view.require_before()
+    gone = pose[:, :2] - past[:, :2]
+    ahead, _ = _turned(xp, past[:, 2], gone[:, 0], gone[:, 1])
+    turned = wrap(xp, pose[:, 2] - past[:, 2]) / fetch.BASE_DELTA_ANGULAR
+    return xp.tanh(xp.stack([ahead / fetch.BASE_DELTA_LINEAR, turned], axis=-1))
+
+
+@sensor(1)
+def elapsed(view: View) -> Array:
+    """Steps since the skill began: tanh of them over 200.
+
+    Where nothing moves, time does: a policy without memory needs no other reason to do otherwise.
+    """
+    steps = view.xp.astype(view.require_steps(), view.state.force.dtype)
+    return view.xp.tanh(steps / 200.0)[:, None]
 
 
 @sensor(RAYS)

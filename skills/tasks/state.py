@@ -195,6 +195,7 @@ class View:
             in the world, for tasks that measure progress along it.
         before: (n, 3) pose of the base one step earlier, the present one right after a start, where
             a sensor of the task needs it.
+        steps: (n,) steps since the skill began, where a sensor of the task needs them.
     """
 
     def __init__(
@@ -206,9 +207,10 @@ class View:
         scan: Array | None = None,
         course: Array | None = None,
         before: Array | None = None,
+        steps: Array | None = None,
     ) -> None:
         self.state, self.goal, self.geodesic, self.scan = state, goal, geodesic, scan
-        self.course, self.before = course, before
+        self.course, self.before, self.steps = course, before, steps
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
     def require_geodesic(self) -> Array:
@@ -248,8 +250,18 @@ class View:
             ValueError: whoever made this view did not keep it.
         """
         if self.before is None:
-            raise ValueError("the sensor goal_pace needs a past pose; give View(..., before=...).")
+            raise ValueError("a sensor of pace needs a past pose; give View(..., before=...).")
         return self.before
+
+    def require_steps(self) -> Array:
+        """Return the (n,) steps since the skill began.
+
+        Raises:
+            ValueError: whoever made this view did not count them.
+        """
+        if self.steps is None:
+            raise ValueError("the sensor elapsed needs steps; give View(..., steps=...).")
+        return self.steps
 
     @_once
     def ee(self) -> Array:

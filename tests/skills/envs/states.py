@@ -90,7 +90,8 @@ def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
     scan = abs(s.base_pose[:, :1] + s.base_pose[:, 1:2] + 0 * s.base_pose[:, [0] * RAYS])
     course = s.base_pose / 5.0
     goal = stack_goals(rows, s.base_pose)
-    return View(s, goal, geodesic, scan=scan, course=course, before=0.9 * s.base_pose)
+    here, steps = s.base_pose, s.step_count
+    return View(s, goal, geodesic, scan=scan, course=course, before=0.9 * here, steps=steps)
 
 
 def to_torch(value: Any) -> Any:
