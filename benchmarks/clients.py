@@ -12,7 +12,8 @@ worlds=16]`` trains, one after the other,
 All have the environment of docs/other_trainers.md (64x64 depth as uint8, ``stop="success"``,
 ``reward="teaching"``, the contract's vectors and those ``fine``), 4,096 rows an update, the same
 discount, epochs, mini-batches, clip, first deviation and falling rate, rewards in units of their
-returns' deviation, a CNN of 256 features and two layers of 64; what is left is each one's own.
+returns' deviation, a CNN of 256 features (ours: one each for actor and critic) and two layers of 64
+each for actor and critic; what is left is each one's own.
 Success is the share of the last 100 episodes while training. Runs that FILE holds to their end are
 not done again.
 """

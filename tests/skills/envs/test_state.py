@@ -27,6 +27,7 @@ from tests.skills.envs.test_environments import shipped
 from tests.skills.nets import STATE
 from tpsrl.errors import UserError
 from tpsrl.geometry.rotations import to_base
+from tpsrl.robot import fetch
 from ver_trainer.errors import ConfigError
 
 FOLLOWS = {
@@ -65,6 +66,42 @@ def test_neighbours_are_the_nearest_other_objects(pick):
             assert found[2] == pytest.approx(place[index, 2] - state.ee_pos[0, 2], abs=1e-5)
             kind = pick.sim.episode(0).objects[index].type
             assert size == pytest.approx(half_size(kind).max(), rel=1e-5)
+
+
+def test_the_nearest_neighbour_is_seen_finely(pick):
+    """As the neighbours say it, and nothing where there are none."""
+    alone = 0
+    for seed in range(8):
+        seen, _ = pick.reset(seed=seed)
+        rows = seen["neighbours"].reshape(NEIGHBOURS, 4)
+        known = pick.worlds._rows[0].neighbours >= 0
+        if not known.any():
+            alone += 1
+            np.testing.assert_array_equal(seen["neighbour_gap"], [0.0, 0.0, 0.0, 1.0])
+            continue
+        beyond = np.linalg.norm(rows[known, :3], axis=1) - rows[known, 3]
+        nearest = rows[known][beyond.argmin(), :3]
+        wanted = np.tanh([*nearest / 0.1, beyond.min() / 0.05])
+        np.testing.assert_allclose(seen["neighbour_gap"], wanted, atol=1e-5)
+    assert alone < 8
+
+
+def test_a_teacher_feels_motors_base_and_time(pick):
+    seen, _ = pick.reset(seed=1)
+    for name in ("base_pace", "elapsed"):
+        assert not seen[name].any()
+    turn = np.array([1.0] + [0.0] * 6 + [-1.0, 0.0, 1.0], np.float32)
+    for step in range(1, 4):
+        before = pick.sim.state().base_pose[0]
+        seen, *_ = pick.step(turn)
+        now = pick.sim.state()
+        lag = (now.arm_target - now.arm_qpos)[0]
+        np.testing.assert_allclose(seen["arm_strain"], np.tanh(lag / 0.1), atol=1e-6)
+        assert seen["arm_strain"][0] > 0.01
+        assert seen["elapsed"][0] == pytest.approx(np.tanh(step / 200), abs=1e-6)
+        turned = (now.base_pose[0, 2] - before[2]) / fetch.BASE_DELTA_ANGULAR
+        assert turned > 0.1
+        np.testing.assert_allclose(seen["base_pace"], [0.0, np.tanh(turned)], atol=0.02)
 
 
 def test_relief_shows_what_the_object_lies_on(pick):
