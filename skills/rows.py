@@ -124,7 +124,12 @@ ROWS = (
             "elapsed",
         ),
         fine=("goal_gap", "goal_pace"),
-        teaching={**_STOPS, "needs_geodesic": "course", "distance_reward": 3.0},
+        teaching={
+            **_STOPS,
+            "needs_geodesic": "course",
+            "distance_reward": 3.0,
+            "left_penalty": 5.0,
+        },
         switches={"stop": 0.02},
         plan={"nav": ask_drive, "nav_to_receptacle": ask_drive_to_handle},
         parity={

@@ -24,8 +24,8 @@ _LIFT = 0.15
 """How far above the point, m: what lies in front of it does not count."""
 _REACH, _FARTHEST = 0.9, 1.6
 """The robot reaches from so near, and if it cannot come so near, from at most so far, m."""
-_AROUND = 4.0
-"""Ways to a point that is reached for stay within this square about it, m."""
+_AROUND, EVERYWHERE = 4.0, 100.0
+"""How far from a point ways to it may lead, m."""
 _MOST = 1000
 """Courses to points that are kept of one apartment's layout."""
 
@@ -39,6 +39,7 @@ class Course:
         fan: (``FAN``,) as :func:`fan_of` returns it: the way then ends where a robot can stand
             and reach the goal, and not behind the wall or at the back of the fridge.
         parts: (4, 2) outlines of drawers and doors that stand open, which it leads around.
+        around: ways to a goal with a fan stay within the square that reaches so far from it, m.
     """
 
     _maps: ClassVar[WeakKeyDictionary[Navigation, SpeedMap]] = WeakKeyDictionary()
@@ -52,15 +53,17 @@ class Course:
         goal: np.ndarray,
         fan: np.ndarray | None = None,
         parts: Sequence[np.ndarray] = (),
+        around: float = _AROUND,
     ) -> None:
         self.goal = np.asarray(goal, dtype=np.float64)[:2]
         if fan is not None:
             known = self._known.setdefault(scene.navigation, {})
-            key = b"".join(array.tobytes() for array in (self.goal, fan, *parts))
+            about = (self.goal, np.array(around), fan, *parts)
+            key = b"".join(array.tobytes() for array in about)
             if key not in known:
                 if len(known) >= _MOST:
                     known.clear()
-                known[key] = _before(self._speeds(scene, parts), self.goal, fan)
+                known[key] = _before(self._speeds(scene, parts), self.goal, fan, around)
             self._low, self._step, self._table = known[key]
             return
         speed_map = self._speeds(scene, ())
@@ -99,10 +102,12 @@ def fan_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
     return np.array([sim.cast(eye[None], ray, env_id)[0] for ray in rays])
 
 
-def _before(speed_map: SpeedMap, goal: np.ndarray, fan: np.ndarray) -> tuple[Any, ...]:
+def _before(
+    speed_map: SpeedMap, goal: np.ndarray, fan: np.ndarray, around: float
+) -> tuple[Any, ...]:
     """Return low corner, spacing and table of the way to where a robot can reach ``goal``."""
-    low = np.maximum(((goal - _AROUND - speed_map.low) / RESOLUTION).astype(int), 0)
-    high = ((goal + _AROUND - speed_map.low) / RESOLUTION).astype(int) + 1
+    low = np.maximum(((goal - around - speed_map.low) / RESOLUTION).astype(int), 0)
+    high = ((goal + around - speed_map.low) / RESOLUTION).astype(int) + 1
     window = slice(low[0], max(high[0], low[0] + 4)), slice(low[1], max(high[1], low[1] + 4))
     gap = speed_map.nodes[window] - goal
     far = np.linalg.norm(gap, axis=-1)

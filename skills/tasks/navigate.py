@@ -9,8 +9,9 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
-from skills.tasks.course import Course
+from skills.tasks.course import EVERYWHERE, Course, fan_of
 from skills.tasks.goals import front_point, handle_goal, object_goal
+from skills.tasks.outlines import open_parts
 from skills.tasks.starts import NoStartError, Spawn, Start, draw_target, free_poses
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import ARRIVED, FACING, ROBOT_AT
@@ -35,7 +36,12 @@ class NavigateTask(Task[NavigateProgress]):
         turn_reward: per radian towards the goal, within ``turn_distance``; where
             ``needs_geodesic="course"`` towards the way to it until ``facing_distance``.
         turn_distance: m.
-        facing_distance: m.
+        facing_distance: of the way, m.
+        left_penalty: lost at a stop that succeeds, per metre of the way that is left beyond
+            ``left_slack``, at most ``most_left_penalty``; where ``needs_geodesic="course"``. The
+            goal is near there, and the next skill may not reach it: it is behind a wall.
+        left_slack: m.
+        most_left_penalty: see ``left_penalty``.
         success_distance: farthest base from the goal at success, m.
         success_angle: largest bearing at success, rad.
         min_start_distance: least straight distance to the goal at the start, m.
@@ -48,7 +54,10 @@ class NavigateTask(Task[NavigateProgress]):
     distance_reward: float = 1.0
     turn_reward: float = 1.0
     turn_distance: float = 3.0
-    facing_distance: float = 1.4
+    facing_distance: float = 0.6
+    left_penalty: float = 0.0
+    left_slack: float = 0.5
+    most_left_penalty: float = 6.0
     success_distance: float = ARRIVED
     success_angle: float = FACING
     min_start_distance: float = 3.0
@@ -77,15 +86,17 @@ class NavigateTask(Task[NavigateProgress]):
         """See :meth:`Task.goal_for`: a target, or the handle of a joint, or a point before it."""
         if call.target is not None or call.joint is None:
             frozen = self.frozen_start
-            return object_goal(sim, env_id, call, frozen_start=frozen, to_object=True)
-        row = handle_goal(sim, env_id, call.joint)
-        if call.place != "front":
-            return row
-        return replace(row, position=front_point(sim, env_id, call.joint))
+            row = object_goal(sim, env_id, call, frozen_start=frozen, to_object=True)
+        else:
+            row = handle_goal(sim, env_id, call.joint)
+            if call.place == "front":
+                row = replace(row, position=front_point(sim, env_id, call.joint))
+        return replace(row, fan=fan_of(sim, env_id, row.position)) if self.shows_way else row
 
     def course(self, sim: Simulator, env_id: int, goal: GoalRow) -> Course:
-        """Return the way to the goal."""
-        return Course(sim.scene(env_id), goal.position)
+        """Return the way to where the goal can be reached, from anywhere."""
+        parts = open_parts(sim, env_id)
+        return Course(sim.scene(env_id), goal.position, goal.fan, parts, EVERYWHERE)
 
     def stop_counts(self, view: View) -> Array:
         """It counts where a plan takes the robot to be at its goal (VER, appendix B)."""
@@ -116,6 +127,11 @@ class NavigateTask(Task[NavigateProgress]):
         failed = stop & ~there
         if self.failed_stop_penalty:
             reward = reward - self.failed_stop_penalty * failed
+        if self.left_penalty and self.needs_geodesic == "course":
+            lost = self.left_penalty * (distance - self.left_slack)
+            most = self.most_left_penalty
+            lost = xp.where(lost > most, most, xp.where(lost < 0.0, 0.0, lost))
+            reward = reward - xp.where(there & stop, lost, 0.0)
         return Advance(
             {"distance": distance, "angle": xp.where(near, turn, progress.angle)},
             reward,
@@ -130,10 +146,9 @@ class NavigateTask(Task[NavigateProgress]):
 
     def _turn(self, view: View) -> Array:
         """Return the (n,) angle, rad, by which the base still has to turn."""
-        xp, (flat, bearing) = view.xp, view.heading
-        facing = xp.abs(bearing)
+        xp, facing = view.xp, view.xp.abs(view.heading[1])
         if view.course is None or self.needs_geodesic != "course":
             return facing
         way = xp.atan2(view.course[:, 2], view.course[:, 1])
         along = xp.abs(wrap(xp, way - view.state.base_pose[:, 2]))
-        return xp.where(flat < self.facing_distance, facing, along)
+        return xp.where(self._distance(view) < self.facing_distance, facing, along)
