@@ -24,6 +24,7 @@ from skills.envs.agents import DrivingAgent, EnvAgent, RandomAgent, SkillAgent
 from skills.envs.single import SkillEnv
 from skills.learned.cards import PolicyFiles
 from skills.learned.inference import NumpyPolicy
+from skills.learned.restless import Restless
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,9 @@ def _rate(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 class PolicyAgent(EnvAgent):
-    """The mean or a drawn action of a policy; set ``observation`` before :meth:`act`.
+    """The mean action of a policy, stirred at rest, or a drawn one.
+
+    Set ``observation`` before :meth:`act`.
 
     Args:
         env: to act in.
@@ -145,17 +148,24 @@ class PolicyAgent(EnvAgent):
     def __init__(self, env: SkillEnv, policy: NumpyPolicy, sample: bool = False) -> None:
         super().__init__(env)
         self._policy, self._sample = policy, sample
+        self._restless = Restless(env.worlds.task.layout.moving)
         self._rng: np.random.Generator | None = None
         self.observation: dict[str, np.ndarray] = {}
 
     def reset(self, seed: int) -> None:
         """See :meth:`EnvAgent.reset`."""
         self._policy.reset()
+        self._restless.reset(seed)
         self._rng = np.random.default_rng([seed, 3]) if self._sample else None
 
     def act(self) -> np.ndarray:
         """See :meth:`EnvAgent.act`."""
-        return self._policy.step(self.observation, self._rng)
+        action = self._policy.step(self.observation, self._rng)
+        if self._sample:
+            return action
+        state = self.env.sim.state()
+        base, arm = np.asarray(state.base_pose)[0], np.asarray(state.arm_qpos)[0]
+        return self._restless.stir(base, arm, action)
 
 
 def scripted_agent(env: SkillEnv) -> EnvAgent:

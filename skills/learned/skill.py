@@ -13,6 +13,7 @@ from skills.book import Actions, Contract, make_task
 from skills.interface import Skill, SkillCall, SkillStatus
 from skills.learned.cards import Card, PolicyFiles
 from skills.learned.inference import NumpyPolicy
+from skills.learned.restless import Restless
 from skills.tasks.base import Task
 from skills.tasks.scan import scan_for
 from skills.tasks.sensors import DEPTH, WAY, observe
@@ -22,7 +23,7 @@ from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
 
 
 class LearnedSkill(Skill):
-    """Runs a policy with the contract that its card names; the mean action, no sampling.
+    """Runs a policy with the contract that its card names: its mean action, stirred at rest.
 
     Args:
         card: of the policy.
@@ -38,6 +39,7 @@ class LearnedSkill(Skill):
     def __init__(self, card: Card, policy: NumpyPolicy) -> None:
         self.name = card.skill
         self._policy, self.task = policy, _task_of(card, policy)
+        self._restless = Restless(self.task.layout.moving)
 
     @classmethod
     def load(cls, policy: PolicyFiles) -> LearnedSkill:
@@ -56,6 +58,7 @@ class LearnedSkill(Skill):
         """
         self._row = self.task.goal_for(sim, env_id, call)
         self._policy.reset()
+        self._restless.reset(seed)
         self._stopped = self._under_way = False
         self._before: np.ndarray | None = None
         self._steps = 0
@@ -77,6 +80,10 @@ class LearnedSkill(Skill):
         if DEPTH in self.task.sensors:
             seen[DEPTH] = np.asarray(sim.depth())[env_id]
         flat = self._policy.step(seen).astype(np.float64)
+        base, arm = (
+            np.asarray(part)[env_id] for part in (view.state.base_pose, view.state.arm_qpos)
+        )
+        flat = self._restless.stir(base, arm, flat)
         robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
         self._stopped = bool((stop & self.task.stop_counts(view))[env_id])
         return np.asarray(robot)[env_id]

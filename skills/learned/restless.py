@@ -1,0 +1,64 @@
+"""Carries a policy on from where its mean action would stand still for ever."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tpsrl.geometry.rotations import wrap
+
+WINDOW, LASTS = 10, 15
+"""Steps without motion until it is stirred, and for how many then."""
+WAY, TURN, ARM = 0.05, 0.1, 0.05
+"""Less than this from the begin of the window to its end is no motion: base, m and rad; the arm's
+joints, rad."""
+DEVIATION, CORRELATION = 0.6, 0.8
+"""Of the noise that is added to the motions: standard, and from one step to the next."""
+
+
+class Restless:
+    """Adds noise to motions where base and arm have stood still.
+
+    A policy learns with noise on its actions and acts without. Between two ways that are as good
+    its mean action can be nothing, and without memory, or with one that has settled, it is nothing
+    in the next step too: a point of rest, which noise leaves. What is felt is the robot's own
+    odometry and joints. Grip and stop are left alone.
+
+    Args:
+        moving: (A,) bool, entries of an action that move arm or base.
+    """
+
+    def __init__(self, moving: np.ndarray) -> None:
+        self._moving = np.asarray(moving)
+        self.reset(0)
+
+    def reset(self, seed: int) -> None:
+        """Begin; everything drawn follows from ``seed``."""
+        self._rng = np.random.default_rng([seed, 5])
+        self._felt: list[np.ndarray] = []
+        self._noise = np.zeros(int(self._moving.sum()))
+        self._left = 0
+
+    def stir(self, base: np.ndarray, arm: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """Return the (A,) action in [-1, 1] that is carried out.
+
+        Args:
+            base: (3,) present x, y, yaw of the base, m and rad.
+            arm: (7,) present joints, rad.
+            action: (A,) of the policy.
+        """
+        self._felt = [*self._felt[-WINDOW:], np.concatenate([base, arm])]
+        if len(self._felt) > WINDOW and self._still():
+            self._left = LASTS
+        if not self._left:
+            return action
+        self._left -= 1
+        fresh = self._rng.normal(size=self._noise.shape)
+        self._noise = CORRELATION * self._noise + np.sqrt(1.0 - CORRELATION**2) * fresh
+        stirred = action.copy()
+        stirred[self._moving] += DEVIATION * self._noise
+        return np.clip(stirred, -1.0, 1.0)
+
+    def _still(self) -> bool:
+        gone = self._felt[-1] - self._felt[0]
+        turned = abs(float(wrap(gone[2])))
+        return bool(np.hypot(*gone[:2]) < WAY and turned < TURN and np.abs(gone[3:]).max() < ARM)

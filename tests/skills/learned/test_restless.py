@@ -1,0 +1,63 @@
+"""A policy that stands still is stirred, one that moves is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skills.learned.restless import LASTS, WINDOW, Restless
+from skills.tasks.base import ARM_GRIP_BASE_STOP
+
+MOVING = ARM_GRIP_BASE_STOP.moving
+NOTHING = np.zeros(ARM_GRIP_BASE_STOP.size)
+
+
+def play(steps: int, base_speed: float = 0.0, arm_speed: float = 0.0, seed: int = 0) -> np.ndarray:
+    """Actions carried out where the policy wants nothing."""
+    restless = Restless(MOVING)
+    restless.reset(seed)
+    ahead, joint = np.array([1.0, 0.0, 0.0]), np.eye(7)[2]
+    return np.array(
+        [
+            restless.stir(t * base_speed * ahead, t * arm_speed * joint, NOTHING)
+            for t in range(steps)
+        ]
+    )
+
+
+def test_motions_of_what_stands_still_are_stirred_and_nothing_else():
+    done = play(WINDOW + LASTS)
+    assert not done[:WINDOW].any()
+    assert np.abs(done[WINDOW:, MOVING]).max(axis=1).min() > 0.05
+    assert not done[:, ~MOVING].any()
+    assert np.abs(done).max() <= 1.0
+
+
+@pytest.mark.parametrize("speeds", [(0.01, 0.0), (0.0, 0.01)])
+def test_what_moves_is_left_alone(speeds):
+    assert not play(60, *speeds).any()
+
+
+def test_it_ends_some_steps_after_motion_has_begun_again():
+    restless, done = Restless(MOVING), []
+    for t in range(80):
+        base = np.array([max(t - 20, 0) * 0.05, 0.0, 0.0])
+        done.append(restless.stir(base, np.zeros(7), NOTHING).any())
+    assert done[20] and not any(done[25 + LASTS :])
+
+
+def test_turning_across_the_seam_is_no_jump_and_the_seed_decides():
+    restless = Restless(MOVING)
+    yaws = np.pi - 0.001 * np.arange(40) * (-1) ** np.arange(40)
+    yaws = (yaws + np.pi) % (2 * np.pi) - np.pi
+    stirred = [restless.stir(np.array([0, 0, yaw]), np.zeros(7), NOTHING).any() for yaw in yaws]
+    assert all(stirred[WINDOW:])
+    np.testing.assert_array_equal(play(40, seed=3), play(40, seed=3))
+    assert (play(40, seed=3) != play(40, seed=4)).any()
+
+
+def test_noise_is_small_enough_to_be_driven_over():
+    """Its mean is nothing: a policy that wants to move gets where it wants to."""
+    done = np.concatenate([play(200, seed=seed)[WINDOW:, MOVING] for seed in range(20)])
+    assert abs(done.mean()) < 0.03
+    assert 0.4 < done.std() < 0.7
