@@ -188,7 +188,7 @@ ROWS = (
             "obj_goal_gap",
         ),
         fine=("obj_goal_fine", "resting_fine"),
-        teaching={**_CARE, "detour": 1.0},
+        teaching={**_CARE, "detour": 1.0, "min_distance": 0.05, "off_penalty": 30.0},
         switches={"grip": 0.998},
         plan={"place": ask_target},
         parity={

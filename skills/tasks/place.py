@@ -35,6 +35,10 @@ class PlaceTask(Task[PlaceProgress]):
             :func:`skills.tasks.places.detour`: for training.
         place_reward: at the first correct release.
         drop_penalty: at a release elsewhere, which ends the episode.
+        off_penalty: lost at a correct release, per metre that the object is then farther from its
+            goal than ``off_slack``. Who knows that distance exactly otherwise lets go at
+            ``goal_threshold``, and who learns from that and knows it less well lets go too early.
+        off_slack: m.
         goal_threshold: farthest object centre from the goal, m.
         min_distance: no distance reward while the object is nearer to its goal than this, m.
         rest_threshold: farthest end effector from its resting position at success, m.
@@ -44,6 +48,8 @@ class PlaceTask(Task[PlaceProgress]):
     detour: float = 0.0
     place_reward: float = 5.0
     drop_penalty: float = 0.0
+    off_penalty: float = 0.0
+    off_slack: float = 0.05
     goal_threshold: float = RELEASED_AT
     min_distance: float = RELEASED_AT
     rest_threshold: float = AT_REST
@@ -88,6 +94,9 @@ class PlaceTask(Task[PlaceProgress]):
         reward = (
             self.distance_reward * nearer + self.place_reward * right - self.drop_penalty * wrong
         )
+        if self.off_penalty:
+            off = view.goal_distance - self.off_slack
+            reward = reward - self.off_penalty * xp.where(right & (off > 0.0), off, 0.0)
         success = ~view.holds & at_goal & (view.rest_distance < self.rest_threshold)
         return Advance(
             {"distance": distance, "held": view.holds, "resting": resting},

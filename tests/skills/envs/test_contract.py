@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -121,6 +123,20 @@ def test_place_carries_releases_and_rests():
     outcome = judge(task, let_go, home, **goal)
     assert outcome.reward[0] == pytest.approx(2 * 0.4 + 10.0 - 0.005)
     assert outcome.success[0]
+
+
+def test_who_lets_go_far_from_the_goal_gains_less():
+    goal = {"position": np.array([0.5, 0.0, 0.5])}
+    free, taught = make_task("place"), EnvConfig(reward="teaching").task("place")
+    assert (free.off_penalty, taught.off_penalty) == (0.0, 30.0)
+    task = dataclasses.replace(free, off_penalty=taught.off_penalty)
+    for gap, lost in ((0.04, 0.0), (0.05, 0.0), (0.1, 1.5), (0.14, 2.7), (0.16, 0.0)):
+        held = state(object_pos=[0.5, 0.0, 0.5 + gap], held_object=0)
+        let_go = state(object_pos=[0.5, 0.0, 0.5 + gap])
+        plain = judge(free, held, let_go, **goal)
+        dearer = judge(task, held, let_go, **goal)
+        assert plain.reward[0] - dearer.reward[0] == pytest.approx(lost)
+        assert plain.terminated[0] == dearer.terminated[0] == (gap > 0.15)
 
 
 def test_place_release_elsewhere_ends_without_penalty():
