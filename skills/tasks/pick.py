@@ -9,8 +9,8 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
-from skills.tasks.places import detour
-from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
+from skills.tasks.places import detour, kind_of
+from skills.tasks.starts import Spawn, Start, draw_target, drop, open_around, put_near
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import AT_REST
 from tpsrl.geometry.arrays import Array, to_milli
@@ -38,6 +38,8 @@ class PickTask(Task[PickProgress]):
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.
         rest_threshold: farthest end effector from its resting position at success, m.
+        fallen: in this share of the episodes about an open place the object lies on the floor near
+            it, as after a release in the wrong place: for training of a robot that can drive.
     """
 
     distance_reward: float = 2.0
@@ -46,6 +48,7 @@ class PickTask(Task[PickProgress]):
     wrong_penalty: float = 0.5
     drop_penalty: float = 0.5
     rest_threshold: float = AT_REST
+    fallen: float = 0.0
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: near the object, facing it; a shut container is opened."""
@@ -53,6 +56,9 @@ class PickTask(Task[PickProgress]):
         row = self.goal_for(sim, env_id, call)
         if open_around(sim, env_id, self.about(row)):
             row = self.goal_for(sim, env_id, call)  # the drawer may have taken it along
+        falls = self.fallen and self.layout.base and kind_of(row.start_place) == "open"
+        if falls and rng.random() < self.fallen and drop(sim, env_id, rng, row.target):
+            row = self.goal_for(sim, env_id, call)
         pose = put_near(sim, env_id, rng, self.about(row)[:2], spawn)
         return Start(replace(row, start_pose=pose), call)
 

@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from skills.interface import SkillCall
+from skills.tasks.around import half_size
 from skills.tasks.state import GoalRow
 from skills.tasks.tolerances import WIDE_OPEN
-from tpsrl.geometry.rotations import rotate_inverse
+from tpsrl.errors import UserError
+from tpsrl.geometry.rotations import rotate_inverse, yaw_quat
 from tpsrl.sim.door import Navigation, Simulator
 
 Spawn = Literal["hab", "near"]
@@ -27,6 +29,12 @@ DISTANCE_STEP = 0.02
 """By how much that grows each time no start is found, m."""
 NEAR_NOISE = 0.05
 """Standard deviation of a ``spawn="near"`` start about the nearest free point, m."""
+_FALL = (0.2, 1.0)
+"""How far from where it lay a thing may fall, m."""
+_BESIDE = 0.4
+"""A thing on the floor lies so near to where a robot can stand, m."""
+_SKY, _DROPS = 1.8, 30
+_CORNERS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]) / np.sqrt(2.0)
 
 
 @dataclass(frozen=True)
@@ -145,6 +153,41 @@ def open_around(sim: Simulator, env_id: int, point: np.ndarray) -> bool:
             sim.set_joint(name, wanted, [env_id])
             opened = True
     return opened
+
+
+def drop(sim: Simulator, env_id: int, rng: np.random.Generator, index: int) -> bool:
+    """Lay an object on the floor under the open sky, at most 1 m from where it lies.
+
+    Args:
+        sim: whose world it is.
+        env_id: which world.
+        rng: draws the place and how the object is turned.
+        index: of the object.
+
+    Returns:
+        Whether there was such a place that a robot could come near to; never where the engine casts
+        no rays.
+    """
+    navigation = sim.scene(env_id).navigation
+    half = half_size(sim.episode(env_id).objects[index].type)
+    at = np.asarray(sim.state().object_pos)[env_id, index]
+    wide, quat = float(np.hypot(half[0], half[1])), yaw_quat(rng.uniform(-np.pi, np.pi))
+    corners = np.vstack([np.zeros((1, 2)), wide * _CORNERS])
+    for _ in range(_DROPS):
+        angle = rng.uniform(-np.pi, np.pi)
+        xy = at[:2] + rng.uniform(*_FALL) * np.array([np.cos(angle), np.sin(angle)])
+        if np.linalg.norm(navigation.snap(xy) - xy) > _BESIDE:
+            continue
+        above = np.append(xy + corners, np.full((len(corners), 1), _SKY), axis=1)
+        try:
+            down = sim.cast(above, np.array([0.0, 0.0, -1.0]), env_id)
+        except UserError:
+            return False
+        if np.all(np.abs(down - _SKY) < 0.01):
+            pos = np.array([*xy, half[2] + 0.002])
+            sim.set_objects([index], pos[None], quat[None], env_id)
+            return True
+    return False
 
 
 _LATTICES: WeakKeyDictionary[Navigation, np.ndarray] = WeakKeyDictionary()

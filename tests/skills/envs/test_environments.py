@@ -287,6 +287,28 @@ def test_forked_environments_see_what_their_parent_sees():
         env.close()
 
 
+def test_what_fell_lies_on_the_floor_within_reach_and_stays_there():
+    settings = {"depth": None, "episodes": shipped("rearrange_easy"), "places": ["open"]}
+    found = {}
+    for name, more in {"fallen": {"options": {"fallen": 1.0}}, "contract": {}}.items():
+        env = make("pick", **settings, **more)
+        with contextlib.closing(env):
+            worlds = env.unwrapped.worlds
+            lain = []
+            for seed in range(8):
+                env.reset(seed=seed)
+                before = worlds.view.object_pos[0]
+                for _ in range(5):
+                    env.step(np.zeros(10, np.float32))
+                lain.append((before, worlds.view.object_pos[0]))
+                base = worlds.view.state.base_pose[0]
+                assert np.linalg.norm(before[:2] - base[:2]) < 2.3
+            found[name] = lain
+    assert sum(before[2] < 0.2 for before, _ in found["fallen"]) >= 5
+    assert all(before[2] > 0.3 for before, _ in found["contract"])
+    assert all(np.linalg.norm(b - a) < 0.02 for b, a in found["fallen"] if b[2] < 0.2)
+
+
 def test_kinds_of_places_can_be_drawn_more_evenly_than_episodes_hold_them():
     settings = {"depth": None, "sensors": ("joint",), "episodes": shipped("set_table")}
     env = make("pick", places="balanced", **settings).unwrapped
