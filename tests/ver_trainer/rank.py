@@ -125,7 +125,7 @@ def batches(out: Path, kind: str) -> None:
     tensors = kind == "tensors"
     values: dict[str, Any] = {"collect.num_envs": 6, "collector": "workers"}
     if tensors:
-        pause = 0.02 if os.environ["RANK"] == "1" else 0.001
+        pause = 0.1 if os.environ["RANK"] == "1" else 0.005
         values |= {"collector": "inline", "env_args": {"pause": pause}}
     runner = Runner(small_config(out, **values), Worlds if tensors else batch)
     parts = runner.parts

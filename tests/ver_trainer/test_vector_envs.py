@@ -199,8 +199,8 @@ def test_two_ranks_have_their_own_worlds(kind: str, tmp_path: Path) -> None:
     assert first["seed"] != second["seed"]
     assert kind == "tensors" or first["observed"] != second["observed"]
     assert 0 < first["success"] < 1
-    if kind == "tensors":  # the slow one is cut, the other fills its rollouts
-        assert second["early"] > 0.5 and first["early"] < 0.2
+    if kind == "tensors":  # the slow one is cut far more often than the other
+        assert second["early"] > 0.5 and second["early"] > first["early"] + 0.25
 
 
 def test_worlds_that_go_wrong_are_named(tmp_path: Path) -> None:
