@@ -124,10 +124,10 @@ def _near(
 def put(sim: Simulator, env_id: int, pose: np.ndarray) -> bool:
     """Teleport the base where the robot touches nothing; return whether that is so there."""
     touches = getattr(sim, "robot_touches_from", None)  # engines may offer it
-    if touches is not None and touches(pose, env_id):
-        return False
-    sim.set_base(pose[None], [env_id])
-    return not sim.robot_contacts(env_id)
+    found = None if touches is None else touches(pose, env_id)
+    if not found:
+        sim.set_base(pose[None], [env_id])
+    return not (sim.robot_contacts(env_id) if found is None else found)
 
 
 def facing(xy: np.ndarray, target: np.ndarray) -> float:

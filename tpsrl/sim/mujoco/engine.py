@@ -286,14 +286,14 @@ class MujocoSimulator(Simulator):
         """See :meth:`Simulator.robot_contacts`."""
         return self._worlds[env_id].touches()
 
-    def robot_touches_from(self, pose: Any, env_id: int = 0) -> bool:
+    def robot_touches_from(self, pose: Any, env_id: int = 0) -> bool | None:
         """Return whether the robot would touch anything at a (3,) base pose; nothing moves.
 
-        Not part of the door: a fifth of the time of asking through it. ``False`` while something is
-        held.
+        Not part of the door: a fifth of the time of asking through it. ``None`` while something is
+        held: it would have to move along to be asked.
         """
         world = self._worlds[env_id]
-        return not world.suction.holding and world.touches_from(np.asarray(pose, dtype=float))
+        return None if world.suction.holding else world.touches_from(np.asarray(pose, dtype=float))
 
     def robot_touches_at(self, pose: Any, qpos: Any, env_id: int = 0) -> bool:
         """Return whether the robot would touch anything at a (3,) base pose and (7,) posture.
