@@ -21,8 +21,17 @@ _BODY = (
     *_REST,
     *("ee_pos", "arm_strain", "contact_force", "base_scan", "base_pace", "elapsed"),
 )
-_AROUND = ("obj_now_sensor", "target_size", "neighbours", "neighbour_gap", "relief", "container")
+_AROUND = (
+    "way",
+    "obj_now_sensor",
+    "target_size",
+    "neighbours",
+    "neighbour_gap",
+    "relief",
+    "container",
+)
 _CARE: dict[str, Any] = {"mistake_penalty": 4.0, "haste": 0.1}
+_DRIVE: dict[str, Any] = {"needs_geodesic": "course", "way": 1.5}
 _STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 1.0, **_CARE}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
 _RULES: dict[str, Any] = {
@@ -161,7 +170,7 @@ ROWS = (
             "obj_start_gap",
         ),
         fine=("obj_start_fine", "resting_fine"),
-        teaching={**_CARE, "detour": 1.0, "fallen": 0.3},
+        teaching={**_CARE, **_DRIVE, "detour": 1.0, "fallen": 0.3},
         switches={"grip": 0.5},
         plan={"pick": ask_target},
         parity={"horizon": 300, "force_penalty": 1e-4, **_LIMITS},
@@ -188,7 +197,14 @@ ROWS = (
             "obj_goal_gap",
         ),
         fine=("obj_goal_fine", "resting_fine"),
-        teaching={**_CARE, "detour": 1.0, "min_distance": 0.05, "off_penalty": 30.0},
+        teaching={
+            **_CARE,
+            **_DRIVE,
+            "detour": 1.0,
+            "min_distance": 0.05,
+            "off_penalty": 30.0,
+            "strays_end": True,
+        },
         switches={"grip": 0.998},
         plan={"place": ask_target},
         parity={

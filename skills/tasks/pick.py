@@ -34,6 +34,9 @@ class PickTask(Task[PickProgress]):
             resting position.
         detour: so many metres of distance is one that the straight way leaves out, see
             :func:`skills.tasks.places.detour`: for training.
+        way: so many metres of distance is one of the way of the base to where it can reach the
+            object, until that is held, with ``needs_geodesic="course"``: for training. The straight
+            way of the hand may lead across a corner where the base cannot follow.
         pick_reward: when the right object is grasped.
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.
@@ -44,6 +47,7 @@ class PickTask(Task[PickProgress]):
 
     distance_reward: float = 2.0
     detour: float = 0.0
+    way: float = 0.0
     pick_reward: float = 2.0
     wrong_penalty: float = 0.5
     drop_penalty: float = 0.5
@@ -119,4 +123,6 @@ class PickTask(Task[PickProgress]):
         if self.detour:
             left = detour(view, view.state.ee_pos, view.object_pos, view.goal.start_place)
             distance = distance + self.detour * left
+        if self.way:
+            distance = distance + self.way * view.require_geodesic()
         return view.xp.where(view.holds, view.rest_distance, distance)

@@ -33,6 +33,11 @@ class PlaceTask(Task[PlaceProgress]):
             release, the end effector to its resting position.
         detour: so many metres of distance is one that the straight way leaves out, see
             :func:`skills.tasks.places.detour`: for training.
+        way: so many metres of distance is one of the way of the base to where it can reach the
+            goal, see :class:`~skills.tasks.pick.PickTask`.
+        strays_end: an object that is farther than ``off_slack`` beyond ``goal_threshold`` after its
+            release ends the episode, as a wrong release does: for training. It rolls, or falls off,
+            and nothing brings it back.
         place_reward: at the first correct release.
         drop_penalty: at a release elsewhere, which ends the episode.
         off_penalty: lost at a correct release, per metre that the object is then farther from its
@@ -46,6 +51,8 @@ class PlaceTask(Task[PlaceProgress]):
 
     distance_reward: float = 2.0
     detour: float = 0.0
+    way: float = 0.0
+    strays_end: bool = False
     place_reward: float = 5.0
     drop_penalty: float = 0.0
     off_penalty: float = 0.0
@@ -97,6 +104,10 @@ class PlaceTask(Task[PlaceProgress]):
         if self.off_penalty:
             off = view.goal_distance - self.off_slack
             reward = reward - self.off_penalty * xp.where(right & (off > 0.0), off, 0.0)
+        if self.strays_end:
+            wrong = wrong | (
+                ~view.holds & (view.goal_distance > self.goal_threshold + self.off_slack)
+            )
         success = ~view.holds & at_goal & (view.rest_distance < self.rest_threshold)
         return Advance(
             {"distance": distance, "held": view.holds, "resting": resting},
@@ -114,4 +125,6 @@ class PlaceTask(Task[PlaceProgress]):
         if self.detour:
             left = detour(view, view.object_pos, view.goal.position, view.goal.goal_place)
             distance = distance + self.detour * left
+        if self.way:
+            distance = distance + self.way * view.require_geodesic()
         return view.xp.where(resting, view.rest_distance, distance)

@@ -102,6 +102,9 @@ class SpeedMap:
             ends: bool, nodes of the window that are free.
             window: which nodes are looked at; ways lie inside it.
         """
-        front = np.ma.MaskedArray(np.where(ends, -0.5, 0.5) * RESOLUTION, ~self.free[window])
+        free = self.free[window]
+        if np.array_equal(free, ends):  # there is no way, of which a front would be looked for
+            return np.where(ends, 0.0, np.inf)
+        front = np.ma.MaskedArray(np.where(ends, -0.5, 0.5) * RESOLUTION, ~free)
         time = skfmm.travel_time(front, self.speed[window], dx=RESOLUTION)
         return np.where(ends, 0.0, np.ma.filled(time, np.inf))

@@ -139,6 +139,20 @@ def test_who_lets_go_far_from_the_goal_gains_less():
         assert plain.terminated[0] == dearer.terminated[0] == (gap > 0.15)
 
 
+def test_what_strays_after_its_release_ends_a_teachers_episode():
+    goal = {"position": np.array([0.5, 0.0, 0.5])}
+    free, taught = make_task("place"), EnvConfig(reward="teaching").task("place")
+    assert (free.strays_end, taught.strays_end) == (False, True)
+    task = dataclasses.replace(free, strays_end=True)
+    near = state(object_pos=[0.5, 0.0, 0.6])
+    for gap, ends in ((0.1, False), (0.19, False), (0.21, True)):
+        rolled = state(object_pos=[0.5 + gap, 0.0, 0.5])
+        assert judge(task, near, rolled, **goal).terminated[0] == ends
+        assert not judge(free, near, rolled, **goal).terminated[0]
+        held = state(object_pos=[0.5 + gap, 0.0, 0.5], held_object=0)
+        assert not judge(task, held, held, **goal).terminated[0]
+
+
 def test_place_release_elsewhere_ends_without_penalty():
     held = state(object_pos=[1.0, 0.0, 0.5], held_object=0)
     outcome = judge(make_task("place"), held, state(object_pos=[1.0, 0.0, 0.5]))

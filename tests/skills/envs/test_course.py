@@ -11,6 +11,7 @@ from skills.envs.single import SkillEnv
 from skills.tasks.course import FAN, Course
 from skills.tasks.places import detour
 from skills.tasks.scan import FAR_REACH, REACH
+from skills.tasks.travel import Pace, SpeedMap
 from tests.skills.envs.test_environments import shipped
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import to_base
@@ -67,6 +68,40 @@ def test_a_door_that_stands_open_is_led_around():
     assert straight[0] == pytest.approx(1.6, abs=0.15)  # 0.9 m before the goal
     assert around[0] > straight[0] + 0.5
     assert around[2] > 0.3 > abs(straight[2])  # to the left of it
+
+
+@pytest.mark.parametrize("skill", ["pick", "place"])
+def test_the_way_of_the_base_counts_beside_that_of_the_hand(skill):
+    options = {"needs_geodesic": "course", "way": 1.5, "slack_reward": 0.0, "force_penalty": 0.0}
+    settings = {"episodes": shipped("rearrange_easy"), "sensors": ("joint", "way")}
+    paid, free = (
+        SkillEnv(skill, depth=None, options=own, **settings)
+        for own in (options, {**options, "way": 0.0})
+    )
+    grip, moved = (-1.0 if skill == "pick" else 1.0), 0
+    for seed in range(4):
+        begun = [env.reset(seed=seed)[0]["way"][0] for env in (paid, free)]
+        action = np.zeros(10)
+        action[[7, 8]] = grip, 1.0
+        (observation, more, *_, info), (_, less, *_) = (env.step(action) for env in (paid, free))
+        assert begun[0] == begun[1] and not info["cause"]
+        nearer = float(begun[0] - observation["way"][0])
+        assert more - less == pytest.approx(2.0 * 1.5 * nearer, abs=3e-3)  # both in whole mm
+        moved += abs(nearer) > 0.01
+    assert moved
+    for env in (paid, free):
+        env.close()
+
+
+def test_no_way_leads_to_an_end_that_is_all_there_is():
+    """A yard that is free only where the goal can be reached from."""
+    low, high = np.array([-1.0, -1.0]), np.array([1.0, 1.0])
+    navigation = GridNavigation((), np.array([low, high]))
+    speeds = SpeedMap(navigation, low, high, Pace(comfort=0.3, slowest=0.3))
+    window = slice(0, None), slice(0, None)
+    time = speeds.time_to(speeds.free, window)
+    assert speeds.free.any() and (time[speeds.free] == 0.0).all()
+    assert np.isinf(time[~speeds.free]).all()
 
 
 def test_navigate_is_rewarded_along_the_course():
