@@ -14,7 +14,14 @@ from planner.words.grammar import GoalReader
 from planner.words.lexicon import lexicon
 from planner.words.options import PlannerConfig
 from planner.words.order import Goal, finished, goals_of, onward, worthwhile
-from planner.words.propose import NoAnswerError, Proposal, Question, make_proposer, propose
+from planner.words.propose import (
+    NoAnswerError,
+    Proposal,
+    Proposer,
+    Question,
+    make_proposer,
+    propose,
+)
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.generation.rules import OPENED
@@ -32,6 +39,7 @@ def errand_for(
     goal: str | None,
     planner: PlannerConfig | None = None,
     scenario: str = "",
+    proposer: Proposer | None = None,
 ) -> Episode:
     """Return an episode with its goal given in words.
 
@@ -42,8 +50,9 @@ def errand_for(
     Args:
         episode: of tpsrl's own apartment.
         goal: in words, ``None`` for the scenario's own task.
-        planner: who may propose.
+        planner: who may propose, as text, and how often to ask.
         scenario: the episode's, as a name or file; ``""`` takes the one that it names.
+        proposer: a function that proposes, in the place of ``planner.llm``.
 
     Returns:
         An :class:`Errand`, whose ``notes`` say how the words were understood; the episode itself
@@ -52,22 +61,22 @@ def errand_for(
     Raises:
         GoalError: unknown words, no such thing or place here, no plan can reach the goal, or the
             proposals were of no use.
-        UserError: it takes a proposal, and nobody answers.
+        UserError: it takes a proposal, and nobody answers; or ``planner.llm`` is nobody to ask.
     """
     config = planner or PlannerConfig()
-    if goal is None and config.llm is None:
+    proposer, who = _who_proposes(config, proposer)
+    if goal is None and proposer is None:
         return episode
-    work = _Work(episode, scenario or episode.scenario, goal)
+    work = _Work(episode, scenario or episode.scenario, goal, who)
     try:
         asked = work.understood()
     except UserError as error:
-        if config.llm is None:
+        if proposer is None:
             raise GoalError(str(error)) from error
         asked, trouble = None, str(error)
-    if config.llm is None:
+    if proposer is None:
         assert asked is not None
         return asked
-    proposer = make_proposer(config)
     question = Question(goal or "the usual task: tidy up", scene_text(episode))
     try:
         found: Errand = propose(proposer, question, config, lambda p: work.mended(p, asked))
@@ -76,9 +85,20 @@ def errand_for(
         if asked is None:
             # Who is silent now may answer when the run goes on; the episode is not to blame.
             kind = UserError if isinstance(error, NoAnswerError) else GoalError
-            raise kind(f"{trouble}; and planner.llm helped not: {error}") from None
+            raise kind(f"{trouble}; and {who} helped not: {error}") from None
         what = "the scenario's own task" if goal is None else "the goal as the grammar reads it"
-        return asked.noting(f"planner.llm gave nothing usable ({error}), so {what} is planned for")
+        return asked.noting(f"{who} gave nothing usable ({error}), so {what} is planned for")
+
+
+def _who_proposes(config: PlannerConfig, own: Proposer | None) -> tuple[Proposer | None, str]:
+    """Return who proposes, if anybody, and what notes call it."""
+    if own is None:
+        return (None if config.llm is None else make_proposer(config)), "planner.llm"
+    if config.llm is not None:
+        raise UserError(
+            f"planner.llm={config.llm} and proposer= of errand_for both propose; give one of them"
+        )
+    return own, "the proposer"
 
 
 @dataclass(frozen=True)
@@ -86,6 +106,7 @@ class _Work:
     episode: Episode
     scenario: str
     goal: str | None
+    who: str
 
     def understood(self) -> Errand:
         """Return the errand of the user's own words."""
@@ -108,7 +129,7 @@ class _Work:
             if not steps:
                 raise UserError("; ".join(faults) or "nothing was proposed")
             errand = _reachable(meaning, self._words(), goals_of(steps, meaning.shut()), steps)
-            return errand.noting(_summary(proposal, faults))
+            return errand.noting(_summary(self.who, proposal, faults))
         goals = goals_of(wishes, meaning.shut())
         if len(goals) == 1:
             problem = meaning.errand(self._words(), goals, wishes, prune=False).problem()
@@ -120,7 +141,7 @@ class _Work:
         errand = _reachable(meaning, self._words(), goals, wishes)
         if asked is not None and proposal.goal and self._other(proposal.goal, wishes):
             faults.append(f"its goal '{proposal.goal}' is another than the one asked for")
-        return errand.noting(_summary(proposal, faults))
+        return errand.noting(_summary(self.who, proposal, faults))
 
     def _wanted(self, meaning: Meaning, proposal: Proposal, understood: bool) -> list[Wish]:
         """Return what counts: the user's words, or else the proposed goal."""
@@ -183,9 +204,9 @@ def _through(steps: Sequence[Wish], goal: Goal) -> list[Goal]:
     return [*on_the_way, finished(goal)]
 
 
-def _summary(proposal: Proposal, faults: Sequence[str]) -> str:
+def _summary(who: str, proposal: Proposal, faults: Sequence[str]) -> str:
     what = f"a plan of {len(proposal.plan)} steps" if proposal.plan else f"'{proposal.goal}'"
-    return f"planner.llm proposed {what}" + (f"; {'; '.join(faults)}" if faults else "")
+    return f"{who} proposed {what}" + (f"; {'; '.join(faults)}" if faults else "")
 
 
 def scene_text(episode: Episode) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tpsrl.errors import UserError
 from tpsrl.options import Option
 from ver_trainer.options import option
 
@@ -13,7 +14,11 @@ GOAL: Option = {"help": "what to do, in words (docs/words.md); null for the scen
 
 @dataclass
 class PlannerConfig:
-    """Keys ``planner.*``."""
+    """Keys ``planner.*``.
+
+    Raises:
+        UserError: ``llm`` is no text.
+    """
 
     llm: str | None = option(
         None,
@@ -24,6 +29,14 @@ class PlannerConfig:
     key: str = option("OPENAI_API_KEY", "environment variable with the endpoint's key, if any")
     timeout: float = option(20.0, "s until an answer counts as not given", above=0)
     retries: int = option(2, "how often to ask again after no usable answer", min=0, max=10)
+
+    def __post_init__(self) -> None:
+        # Results and worker processes are told by name who proposes; a function has none there.
+        if not isinstance(self.llm, str | None):
+            raise UserError(
+                f"PlannerConfig(llm=...) takes text and not a {type(self.llm).__name__}; give a"
+                " function as errand_for(..., proposer=...) or by name, 'package.module:function'"
+            )
 
 
 def stem(goal: str | None) -> str:

@@ -241,6 +241,28 @@ def test_a_function_of_ones_own(episode, tmp_path, monkeypatch):
             by(name)
 
 
+def test_a_function_is_given_from_python(episode):
+    asked, plan = [], ["bring the apple to the table", "bring the bowl in the drawer to the table"]
+
+    def alternates(question):
+        asked.append(question)
+        return {"plan": plan} if len(asked) > 1 else None
+
+    errand = errand_for(episode, None, PlannerConfig(retries=1), proposer=alternates)
+    assert len(flat(errand)) == 11 and "apple" in flat(errand)[0]
+    assert errand.notes == ("the proposer proposed a plan of 2 steps",)
+    assert len(asked) == 2 and "apple" in asked[0].scene
+    silent = errand_for(episode, WORDS, proposer=lambda question: None)
+    assert flat(silent) == flat(errand_for(episode, WORDS))
+    assert silent.notes[0].startswith("the proposer gave nothing usable (the answer is a NoneType")
+    with pytest.raises(UserError, match="and the proposer helped not: the function failed: KeyE"):
+        errand_for(episode, STRANGE, proposer=lambda question: {}[question.words])
+    with pytest.raises(UserError, match="both propose; give one of them"):
+        errand_for(episode, WORDS, PlannerConfig(llm="http://x"), proposer=alternates)
+    with pytest.raises(UserError, match=r"not a function; give a function as errand_for\("):
+        PlannerConfig(llm=alternates)
+
+
 def test_plan_shows_what_was_proposed(tmp_path, capsys):
     with Server(json.dumps({"plan": ["open the fridge", "take the apple"]})) as server:
         words = ["scenario=set_table", f"goal={WORDS}", f"planner.llm={server.url}"]
