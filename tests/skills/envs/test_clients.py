@@ -43,6 +43,29 @@ def test_gymnasium_checker_with_pictures_of_bytes(skill):
     assert not np.array_equal(seen["head_rgb"], seen["third_rgb"])
 
 
+@pytest.mark.parametrize("colour", [(), ("contract", "head_rgb", "third_rgb")], ids=["no", "yes"])
+def test_stable_baselines3_sees_pictures(colour):
+    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.preprocessing import is_image_space
+    from stable_baselines3.common.torch_layers import NatureCNN
+
+    # The arguments of docs/other_trainers.md; with a warning, a policy would miss the pictures.
+    config = {"depth": 64, "reward": "teaching", **({"sensors": colour} if colour else {})}
+    env = make("open_cab", **config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checker.check_env(env)
+    pictures = {name for name, box in env.observation_space.items() if is_image_space(box)}
+    assert pictures == {"head_depth", *colour[1:]} and len(env.observation_space) > len(pictures)
+    parts = PPO("MultiInputPolicy", env, device="cpu").policy.features_extractor.extractors
+    assert {name for name, part in parts.items() if isinstance(part, NatureCNN)} == pictures
+    fine = make("open_cab", depth_dtype="float32")
+    assert not is_image_space(fine.observation_space["head_depth"]), "why it has to be uint8"
+    env.close()
+    fine.close()
+
+
 def test_depth_of_bytes_is_depth():
     fine, coarse = make("pick", depth_dtype="float32"), make("pick")
     a, b = (env.reset(seed=2)[0]["head_depth"] for env in (fine, coarse))
@@ -80,14 +103,19 @@ def test_a_step_that_is_no_success_ends_nothing_and_costs_nothing(skill):
 
 @pytest.mark.parametrize("mode", ["sync", "async", "vector_entry_point"])
 def test_every_mode_of_make_vec_shows_the_same_worlds(mode):
-    single = make("close_cab").unwrapped
+    pictures = {"sensors": ("contract", "head_rgb", "third_rgb"), "colour": 32}
+    single = make("close_cab", **pictures).unwrapped
     first = [single.reset(seed=5 + i)[0] for i in range(2)]
     single.close()
     env = gymnasium.make_vec(
-        "skills.envs:tpsrl/CloseCabinet-v0", num_envs=2, vectorization_mode=mode, **CLIENT
+        "skills.envs:tpsrl/CloseCabinet-v0",
+        num_envs=2,
+        vectorization_mode=mode,
+        **{**CLIENT, **pictures},
     )
     try:
         seen, _ = env.reset(seed=5)
+        assert {"head_depth", "head_rgb", "third_rgb"} < set(seen)
         for name, values in seen.items():
             assert np.array_equal(values, np.stack([one[name] for one in first])), name
         seen, reward, *_ = env.step(env.action_space.sample())
