@@ -9,7 +9,7 @@ import imageio_ffmpeg
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnasium.wrappers import RecordVideo
+from gymnasium.wrappers import RecordVideo, vector
 
 import skills.envs
 from skills.book import BOOK, make_skill, make_task
@@ -134,6 +134,29 @@ def test_gymnasium_records_a_video(tmp_path):
     env.close()
     frames = imageio_ffmpeg.read_frames(str(next(tmp_path.glob("*.mp4"))))
     assert next(frames)["size"] == (640, 480)
+    assert len(list(frames)) in (5, 6)  # moviepy may drop the last one
+
+
+@pytest.mark.parametrize("mode", ["sync", "vector_entry_point"])
+def test_gymnasium_records_a_video_of_all_worlds(mode, tmp_path):
+    made = gymnasium.make_vec(
+        "skills.envs:tpsrl/OpenCabinet-v0",
+        num_envs=2,
+        vectorization_mode=mode,
+        render_mode="rgb_array",
+        **{**CLIENT, "depth": None, "options": {"horizon": 5}},
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        env = vector.RecordVideo(made, str(tmp_path), episode_trigger=lambda episode: episode == 0)
+    told = any("will not contain the last frame" in str(warning.message) for warning in caught)
+    assert told == (mode == "vector_entry_point")
+    env.reset(seed=0)
+    for _ in range(8):
+        env.step(env.action_space.sample())
+    env.close()
+    frames = imageio_ffmpeg.read_frames(str(next(tmp_path.glob("*.mp4"))))
+    assert next(frames)["size"] == (2 * 640, 480)
     assert len(list(frames)) in (5, 6)  # moviepy may drop the last one
 
 
