@@ -95,9 +95,7 @@ def train(env_id: str, arguments: dict[str, Any], worlds: int, length: int, step
     for done in range(0, steps, worlds * length):
         adam.param_groups[0]["lr"] = RATE * (1 - done / steps)
         seen: list[dict[str, torch.Tensor]] = []
-        kept: dict[str, list[Any]] = {
-            k: [] for k in ("action", "log_prob", "value", "reward", "end")
-        }
+        kept: list[list[torch.Tensor]] = []
         for _ in range(length):
             with torch.no_grad():
                 policy, value = agent(now)
@@ -105,24 +103,18 @@ def train(env_id: str, arguments: dict[str, Any], worlds: int, length: int, step
             raw, reward, terminated, truncated, info = env.step(action.clamp(-1, 1).numpy())
             end = terminated | truncated
             row = (action, policy.log_prob(action).sum(1), value, reward, end)
-            for values, item in zip(kept.values(), row, strict=True):
-                values.append(torch.as_tensor(np.array(item), dtype=torch.float32))
+            kept.append([torch.as_tensor(x, dtype=torch.float32).clone() for x in row])
             seen.append(now)
             won.extend(info["success"][end].astype(float))
             if end.any():
                 returns.extend(info["episode"]["r"][end])
             now = look(raw)
-        stacked = {k: torch.stack(v) for k, v in kept.items()}
+        actions, log_probs, values, rewards, ends = map(torch.stack, zip(*kept, strict=True))
         with torch.no_grad():
             last = agent(now)[1]
-        gain = advantages(stacked["reward"], stacked["value"], stacked["end"], last)
-        rows = {"gain": gain, "return": gain + stacked["value"]} | {
-            k: stacked[k] for k in ("action", "log_prob")
-        }
-        improve(
-            agent, adam,
-            {k: v.flatten(0, 1) for k, v in rows.items()},
-            {k: torch.cat([s[k] for s in seen]) for k in seen[0]},
-        )  # fmt: skip
+        gain = advantages(rewards, values, ends, last)
+        rows = {"action": actions, "log_prob": log_probs, "gain": gain, "return": gain + values}
+        flat = {k: v.flatten(0, 1) for k, v in rows.items()}
+        improve(agent, adam, flat, {k: torch.cat([s[k] for s in seen]) for k in seen[0]})
         report(done + worlds * length, list(won), list(returns))
     env.close()
