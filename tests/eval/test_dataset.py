@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eval.commands import dataset as command
+from eval.dataset import lerobot
 from eval.dataset.clone import CloneConfig, clone_skill
 from eval.dataset.frames import HELPER, STATE, NotingAgent, goal_sensors
 from eval.dataset.lerobot import features, pack
@@ -180,6 +181,56 @@ def test_videos_hold_a_frame_for_every_row(folder):
             seen = sim.depth()[0, ..., 0] * 255
             sim.close()
             assert np.abs(pictures[0].reshape(side, side, 3)[..., 0] - seen).mean() < 1.2  # of 255
+
+
+def test_a_set_of_several_files_and_chunks_is_read_like_one_of_one_file(
+    recorded, folder, tmp_path, monkeypatch
+):
+    parts, (one, other) = recorded
+    records, config = [one, other, one, other, one], {"scenario": "rearrange_easy"}
+    pack(parts, records, tmp_path / "whole", features(PIXELS, DEPTH), config)
+    megabyte, number = 1024**2, np.arange(len(records))
+    sizes = {c: (part_of(parts, 0) / f"{c}.mp4").stat().st_size / megabyte for c in VIDEOS}
+    row_size = pq.read_table(next(folder.glob("data/*/*.parquet"))).nbytes / 2 / megabyte
+    monkeypatch.setattr(lerobot, "DATA_MB", 2.5 * row_size)
+    monkeypatch.setattr(lerobot, "VIDEO_MB", 1.5 * max(sizes.values()))
+    monkeypatch.setattr(lerobot, "FILES_IN_CHUNK", 2)
+    pack(parts, records, tmp_path / "split", features(PIXELS, DEPTH), config)
+
+    info = info_of(tmp_path / "split")
+    assert info["chunks_size"] == 2 and info["data_files_size_in_mb"] == 2.5 * row_size
+    rows = pq.read_table(tmp_path / "split/meta/episodes/chunk-000/file-000.parquet").to_pylist()
+    length = rows[0]["length"]
+    where = [(row["data/chunk_index"], row["data/file_index"]) for row in rows]
+    assert where == [(0, 0), (0, 0), (0, 1), (0, 1), (1, 0)], "two fit into a file"
+    for row, (chunk, file) in zip(rows, where, strict=True):
+        path = info["data_path"].format(chunk_index=chunk, file_index=file)
+        index = pq.read_table(tmp_path / "split" / path)["index"].to_numpy()
+        assert {row["dataset_from_index"], row["dataset_to_index"] - 1} <= set(index)
+    for camera, size in sizes.items():
+        key = f"observation.images.{camera}"
+        fit = int(info["video_files_size_in_mb"] // size)  # all are the same episode
+        for place, row in zip(number, rows, strict=True):
+            told = {k: row[f"videos/{key}/{k}"] for k in OF_A_VIDEO}
+            assert (told["chunk_index"], told["file_index"]) == divmod(place // fit, 2)
+            assert told["from_timestamp"] == pytest.approx(place % fit * length / 30)
+            assert told["to_timestamp"] == pytest.approx((place % fit + 1) * length / 30)
+        files = sorted((tmp_path / "split/videos" / key).glob("chunk-*/*.mp4"))
+        frames = [imageio_ffmpeg.count_frames_and_secs(str(file))[0] for file in files]
+        assert frames == [length * int((number // fit == k).sum()) for k in range(len(files))]
+    assert len(list((tmp_path / "whole").rglob("file-*.mp4"))) == len(VIDEOS)
+    largest = f"split/videos/observation.images.{max(sizes, key=sizes.get)}"
+    assert (tmp_path / largest / "chunk-002/file-000.mp4").exists(), "one a file, two files a chunk"
+    whole, split = DataSet(tmp_path / "whole"), DataSet(tmp_path / "split")
+    assert [str(e) for e in split.episodes()] == [f"episode {k}" for k in number]
+    for a, b in zip(whole.episodes(), split.episodes(), strict=True):
+        assert np.array_equal(a.actions, b.actions) and len(b.actions) == length
+        told = [(e.states, e.seed, e.success, e.problem.episode_id) for e in (a, b)]
+        assert told[0] == told[1]
+    names = ("joint", "obj_start_sensor", "is_holding")
+    a, b = (data.of_skill("pick", names) for data in (whole, split))
+    assert set(b["episode_index"]) == set(number)
+    assert all(np.array_equal(a[name], b[name]) for name in a)
 
 
 def test_the_same_actions_lead_to_the_same_success_and_states(folder):
