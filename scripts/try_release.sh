@@ -4,7 +4,11 @@
 # Python that is given; nothing is downloaded but the pip that pipx keeps for itself.
 #
 #   scripts/try_release.sh [PYTHON]      with the extra 'dev'; by default .venv/bin/python
+#
+# Installing and running, both ways together, may take RELEASE_LIMIT seconds, 120 unless the
+# environment says otherwise: who tries the wheel should not wait for longer.
 set -euo pipefail
+limit="${RELEASE_LIMIT:-120}"
 cd "$(dirname "$0")/.."
 python="$(command -v "${1:-.venv/bin/python}")"
 [[ $python == /* ]] || python="$PWD/$python"
@@ -48,6 +52,7 @@ try() { # the command $1, which is installed below $work
 "$python" -m twine check --strict "$work"/dist/*
 wheel="$(echo "$work"/dist/*.whl)"
 wanted="$(basename "$wheel" | cut -d- -f2)"
+began=$SECONDS # building is not waited for by who installs
 
 "$python" -m venv --without-pip "$work/pip"
 pip=("$python" -m pip --python "$work/pip/bin/python")
@@ -62,5 +67,11 @@ try "$work/pip/bin/tpsrl"
 "$python" -m pipx install --quiet --python "$python" --preinstall "$work/lent-1-py3-none-any.whl" \
   --pip-args=--force-reinstall "$wheel"
 try "$PIPX_BIN_DIR/tpsrl"
+took=$((SECONDS - began))
+if ((took > limit)); then
+  echo "try_release.sh: installing and running the wheel took $took s, more than the $limit s" \
+    "that they may; find what became slow, or give RELEASE_LIMIT=SECONDS on a busy machine" >&2
+  exit 1
+fi
 ls -lh "$work/dist"
-echo "tpsrl $wanted: built, checked, and run as pip and as pipx install it, in ${SECONDS} s"
+echo "tpsrl $wanted: built and checked in $began s, run as pip and as pipx install it in $took s"
