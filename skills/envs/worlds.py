@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device, to_device
 
+from skills.envs.again import FailedStarts
 from skills.envs.distances import distance_source
 from skills.envs.plain import plain, whole
 from skills.interface import SkillCall
@@ -64,6 +65,8 @@ class SkillWorlds:
         places: kind of place (``skills.tasks.places.KINDS``) that Pick and Place are about -> how
             often it is drawn beside the others; whatever an episode holds if empty. Several that
             are alike often are taken as they come.
+        again: share of the episodes whose start has failed before, see
+            :class:`skills.envs.again.FailedStarts`.
         colour: pixels of the square colour pictures, for tasks that have any.
         coarse_depth: depth as uint8, 255 = 10 m.
 
@@ -81,6 +84,7 @@ class SkillWorlds:
         starts: Sequence[HandoffStart] = (),
         handoff_fraction: float = 0.0,
         places: Mapping[str, float] | None = None,
+        again: float = 0.0,
         colour: int = 64,
         coarse_depth: bool = False,
     ) -> None:
@@ -93,6 +97,7 @@ class SkillWorlds:
         self.spawn: Spawn = spawn
         self.places = dict(places or {})
         self._kinds: dict[int, str] = {}
+        self._failed = FailedStarts(again, sim.num_envs)
         self._colour, self._coarse_depth = colour, coarse_depth
         self._cameras = {name: COLOUR[name] for name in task.sensors if name in COLOUR}
         self.origins = [Origin("", "", 0)] * sim.num_envs
@@ -106,13 +111,14 @@ class SkillWorlds:
         self._steps: Array | None = None
 
     def start(self, env_ids: Sequence[int], seeds: Sequence[int]) -> None:
-        """Begin episodes in some worlds, each decided by its seed alone.
+        """Begin episodes in some worlds, each decided by its seed, or by one that failed before.
 
         Raises:
             UserError: no start state was found in many episodes.
         """
         for env_id, seed in zip(env_ids, seeds, strict=True):
-            self._rows[env_id] = self._start_one(env_id, int(seed))
+            drawn = self._failed.draw(env_id, int(seed))
+            self._rows[env_id] = self._start_one(env_id, drawn)
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
         like = self.sim.state().base_pose
@@ -138,8 +144,16 @@ class SkillWorlds:
         self.sim.step(robot)
         self._look(fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
-        self._mastery = follow(self._mastery, outcome)
+        self._follow(outcome)
         return outcome
+
+    def _follow(self, outcome: Outcome) -> None:
+        ended = _host(outcome.terminated | outcome.truncated)
+        if ended.any():
+            success, rows = _host(outcome.success), np.flatnonzero(ended)
+            self._failed.note(rows.tolist(), success[rows].tolist())
+            # What comes again has failed: of a share of it nobody could tell what is mastered.
+            self._mastery = follow(self._mastery, success[ended & self._failed.fresh])
 
     def observe(self) -> dict[str, Array]:
         """Return the observations of all worlds, (n, ...) float32; colour and coarse depth uint8.
@@ -177,6 +191,7 @@ class SkillWorlds:
             "mastery": self._mastery,
             "before": plain(self._before),
             "steps": plain(self._steps),
+            "failed": self._failed.get_state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -197,6 +212,7 @@ class SkillWorlds:
             self._distances.begin(self.sim, env_id, self._rows[env_id])
         self._mastery, self._before = float(state["mastery"]), whole(state["before"])
         self._steps = whole(state["steps"])
+        self._failed.set_state(state["failed"])
         self._look()
         assert self.view is not None
         progress = type(self.task.begin(self.view))
@@ -278,14 +294,16 @@ class SkillWorlds:
         return origin, self.task.goal_for(self.sim, env_id, start.call)
 
 
-def follow(share: float, outcome: Outcome) -> float:
-    """Return the share of the last episodes that succeeded, after a step."""
-    ended = np.asarray(to_device(outcome.terminated | outcome.truncated, "cpu"))
-    count = int(ended.sum())
-    if not count:
+def follow(share: float, success: np.ndarray) -> float:
+    """Return the share of the last episodes that succeeded, after (n,) bool that have ended."""
+    if not success.size:
         return share
-    won = float(np.asarray(to_device(outcome.success, "cpu"))[ended].mean())
-    return won + (share - won) * (1.0 - 1.0 / _MASTERY) ** count
+    won = float(success.mean())
+    return won + (share - won) * (1.0 - 1.0 / _MASTERY) ** success.size
+
+
+def _host(values: Array) -> np.ndarray:
+    return np.asarray(to_device(values, "cpu"))
 
 
 def _elsewhere(skill: str, kind: str) -> str:

@@ -103,7 +103,7 @@ class SpeedMap:
             window: which nodes are looked at; ways lie inside it.
         """
         free = self.free[window]
-        if np.array_equal(free, ends):  # there is no way, of which a front would be looked for
+        if not (ndimage.binary_dilation(ends) & free & ~ends).any():  # there is no front to move
             return np.where(ends, 0.0, np.inf)
         front = np.ma.MaskedArray(np.where(ends, -0.5, 0.5) * RESOLUTION, ~free)
         time = skfmm.travel_time(front, self.speed[window], dx=RESOLUTION)

@@ -93,15 +93,22 @@ def test_the_way_of_the_base_counts_beside_that_of_the_hand(skill):
         env.close()
 
 
-def test_no_way_leads_to_an_end_that_is_all_there_is():
-    """A yard that is free only where the goal can be reached from."""
-    low, high = np.array([-1.0, -1.0]), np.array([1.0, 1.0])
-    navigation = GridNavigation((), np.array([low, high]))
+def test_no_way_leads_out_of_a_yard_that_is_all_end():
+    """The goal can be reached from everywhere in it, and from nowhere else."""
+    low, high = np.array([-3.0, -2.5]), np.array([3.0, 2.5])
+    across = np.array([[-0.1, -2.5], [0.1, -2.5], [0.1, 2.5], [-0.1, 2.5]])
+    navigation = GridNavigation((across,), np.array([low, high]))
     speeds = SpeedMap(navigation, low, high, Pace(comfort=0.3, slowest=0.3))
     window = slice(0, None), slice(0, None)
-    time = speeds.time_to(speeds.free, window)
-    assert speeds.free.any() and (time[speeds.free] == 0.0).all()
-    assert np.isinf(time[~speeds.free]).all()
+    yard = speeds.free & (speeds.nodes[..., 0] > 0.0)
+    for ends, reached in ((yard, yard), (speeds.free, speeds.free)):
+        time = speeds.time_to(ends, window)
+        assert yard.any() and np.array_equal(np.isfinite(time), reached)
+        assert (time[reached] == 0.0).all()
+    start = yard & (speeds.nodes[..., 1] > 1.5)
+    time = speeds.time_to(start, window)
+    assert np.isfinite(time[yard]).all() and time[yard].max() > 2.0
+    assert np.isinf(time[speeds.free & ~yard]).all()
 
 
 def test_navigate_is_rewarded_along_the_course():
