@@ -8,7 +8,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from skills.tasks.state import View
 from skills.tasks.travel import RESOLUTION, Pace, SpeedMap, nearest_known
+from tpsrl.geometry.arrays import Array, wrap
 from tpsrl.geometry.tables import read_between
 from tpsrl.sim.door import Navigation, SceneInfo, Simulator
 
@@ -26,6 +28,10 @@ _REACH, _FARTHEST = 0.9, 1.6
 """The robot reaches from so near, and if it cannot come so near, from at most so far, m."""
 _AROUND, EVERYWHERE = 4.0, 100.0
 """How far from a point ways to it may lead, m."""
+_WITHIN = 0.3
+"""With less than this left of its way a base begins to stand within reach, m."""
+_HAND, _TURN = 0.8, 0.1
+"""Distance that a hand counts as whose base does not, m, and what a radian is of it."""
 _MOST = 1000
 """Courses to points that are kept of one apartment's layout."""
 
@@ -84,6 +90,26 @@ class Course:
         """Return, from a (2,) place, the distance still to go, m, and the (2,) way to go."""
         found: np.ndarray = read_between(self._table, self._low, self._step, place)
         return found
+
+
+def approach(view: View, hand: Array, way: float) -> Array:
+    """Return (n,) m: how far a hand is from where it is to be, as far as the base lets it go there.
+
+    Where the base stands within reach that is the distance of the hand. Elsewhere it is what is
+    left of the way of the base, and by how much it has to turn towards that way: a base that faces
+    what it is about stands still at a corner of the furniture, and turns away only at a loss of the
+    hand.
+
+    Args:
+        view: of worlds that have a course.
+        hand: (n,) distance of the hand, m.
+        way: so many metres is one that is left of the way.
+    """
+    xp, course = view.xp, view.require_course()
+    far = xp.clip(course[:, 0] / _WITHIN, 0.0, 1.0)
+    turn = wrap(xp, xp.atan2(course[:, 2], course[:, 1]) - view.state.base_pose[:, 2])
+    base = _HAND + way * course[:, 0] + _TURN * xp.abs(turn)
+    return hand + far * (base - hand)
 
 
 def fan_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.course import approach
 from skills.tasks.places import detour, kind_of
 from skills.tasks.starts import Spawn, Start, draw_target, drop, open_around, put_near
 from skills.tasks.state import GoalRow, View
@@ -124,5 +125,5 @@ class PickTask(Task[PickProgress]):
             left = detour(view, view.state.ee_pos, view.object_pos, view.goal.start_place)
             distance = distance + self.detour * left
         if self.way:
-            distance = distance + self.way * view.require_geodesic()
+            distance = approach(view, distance, self.way)
         return view.xp.where(view.holds, view.rest_distance, distance)

@@ -8,6 +8,7 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Task
+from skills.tasks.course import approach
 from skills.tasks.pick import PickProgress
 from skills.tasks.places import detour
 from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
@@ -126,5 +127,5 @@ class PlaceTask(Task[PlaceProgress]):
             left = detour(view, view.object_pos, view.goal.position, view.goal.goal_place)
             distance = distance + self.detour * left
         if self.way:
-            distance = distance + self.way * view.require_geodesic()
+            distance = approach(view, distance, self.way)
         return view.xp.where(resting, view.rest_distance, distance)

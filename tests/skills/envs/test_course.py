@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from skills.envs.single import SkillEnv
-from skills.tasks.course import FAN, Course
+from skills.tasks.course import FAN, Course, approach
 from skills.tasks.places import detour
 from skills.tasks.scan import FAR_REACH, REACH
+from skills.tasks.state import View, stack_goals
 from skills.tasks.travel import Pace, SpeedMap
+from tests.skills.envs.states import goals, state
 from tests.skills.envs.test_environments import shipped
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import to_base
@@ -70,27 +72,48 @@ def test_a_door_that_stands_open_is_led_around():
     assert around[2] > 0.3 > abs(straight[2])  # to the left of it
 
 
+def place_view(left: float, bearing: float) -> View:
+    """The base faces y of the world; its way leads ``bearing`` to the left, over ``left`` m."""
+    at = np.pi / 2.0 + bearing
+    course = np.array([[left, 0.5 * np.cos(at), 0.5 * np.sin(at)]])
+    robot = state(base_pose=[0.0, 0.0, np.pi / 2.0])
+    return View(robot, stack_goals(goals(1), robot.base_pose), course=course)
+
+
+def test_a_hand_counts_where_the_base_stands_within_reach():
+    for hand in (0.2, 1.4):
+        hands = np.full(1, hand)
+        assert approach(place_view(0.0, 1.0), hands, 0.5)[0] == hand
+        half = approach(place_view(0.15, 0.0), hands, 0.5)[0]
+        assert half == pytest.approx((hand + 0.8 + 0.5 * 0.15) / 2.0)
+        for left, bearing in ((0.3, 0.0), (2.0, 0.5), (2.0, -0.5), (2.0, np.pi)):
+            far = approach(place_view(left, bearing), hands, 0.5)[0]
+            assert far == pytest.approx(0.8 + 0.5 * left + 0.1 * abs(bearing))
+
+
 @pytest.mark.parametrize("skill", ["pick", "place"])
-def test_the_way_of_the_base_counts_beside_that_of_the_hand(skill):
-    options = {"needs_geodesic": "course", "way": 1.5, "slack_reward": 0.0, "force_penalty": 0.0}
+def test_a_teacher_is_paid_for_turning_towards_its_way_and_going_it(skill):
     settings = {"episodes": shipped("rearrange_easy"), "sensors": ("joint", "way")}
-    paid, free = (
-        SkillEnv(skill, depth=None, options=own, **settings)
-        for own in (options, {**options, "way": 0.0})
-    )
-    grip, moved = (-1.0 if skill == "pick" else 1.0), 0
-    for seed in range(4):
-        begun = [env.reset(seed=seed)[0]["way"][0] for env in (paid, free)]
+    options = {"slack_reward": 0.0, "force_penalty": 0.0, "detour": 0.0, "haste": 0.0}
+    env = SkillEnv(skill, depth=None, reward="teaching", options=options, **settings)
+    turned = gone = 0
+    for seed in range(12):
+        before = env.reset(seed=seed)[0]["way"].astype(float)
+        error = float(np.arctan2(before[2], before[1]))
         action = np.zeros(10)
-        action[[7, 8]] = grip, 1.0
-        (observation, more, *_, info), (_, less, *_) = (env.step(action) for env in (paid, free))
-        assert begun[0] == begun[1] and not info["cause"]
-        nearer = float(begun[0] - observation["way"][0])
-        assert more - less == pytest.approx(2.0 * 1.5 * nearer, abs=3e-3)  # both in whole mm
-        moved += abs(nearer) > 0.01
-    assert moved
-    for env in (paid, free):
-        env.close()
+        action[7] = -1.0 if skill == "pick" else 1.0
+        aligned = abs(error) < 0.3
+        action[8 if aligned else 9] = 1.0 if aligned else np.sign(error)
+        after, reward, *_, info = env.step(action)
+        if min(before[0], after["way"][0]) < 0.3 or info["cause"]:
+            continue
+        left = abs(float(np.arctan2(after["way"][2], after["way"][1])))
+        wanted = 5.0 * (before[0] - after["way"][0]) + 1.0 * (abs(error) - left)
+        assert reward == pytest.approx(wanted, abs=0.02)  # both in whole mm
+        assert reward > 0.03
+        turned, gone = turned + (not aligned), gone + aligned
+    assert turned and gone
+    env.close()
 
 
 def test_no_way_leads_out_of_a_yard_that_is_all_end():
