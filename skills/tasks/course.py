@@ -20,6 +20,8 @@ _NEAR = 1.1
 _BEYOND = 0.1
 """Where there is none, ends are this much less near than the nearest free point, m."""
 _BORDER = 0.5
+_LEAN = 0.6
+"""How much of the way leads away from an edge of free space at that edge."""
 FAN = 16
 """Directions in which it is looked from where a robot could reach a point."""
 _LIFT = 0.15
@@ -76,7 +78,7 @@ class Course:
         least = float(np.linalg.norm(scene.navigation.snap(self.goal) - self.goal))
         length = speed_map.travel_time(self.goal, max(_NEAR, least + _BEYOND))
         self._low, self._step = speed_map.low, RESOLUTION
-        self._table = _table(speed_map.filled(length))
+        self._table = _table(speed_map.filled(length), speed_map.aside)
 
     def _speeds(self, scene: SceneInfo, parts: Sequence[np.ndarray]) -> SpeedMap:
         if parts:
@@ -145,14 +147,23 @@ def _before(
     length = speed_map.time_to(ends, window) if ends.any() else np.zeros(far.shape)
     length = length.ravel()[nearest_known(np.isfinite(length))]
     # Half as many nodes: hundreds of these tables are kept.
-    table = _table(length)[::2, ::2].astype(np.float32)
+    table = _table(length, speed_map.aside[window])[::2, ::2].astype(np.float32)
     return speed_map.nodes[window][0, 0], 2.0 * RESOLUTION, table
 
 
-def _table(length: np.ndarray) -> np.ndarray:
-    """Return (nx, ny, 3): the length of the way, and where it leads."""
-    slope = np.gradient(length, RESOLUTION)
-    return np.stack([length, -slope[0], -slope[1]], axis=-1)
+def _table(length: np.ndarray, aside: np.ndarray) -> np.ndarray:
+    """Return (nx, ny, 3): the length of the way, and where it leads.
+
+    A base stops at the edge of free space and does not slide along it, so there the way leads a
+    little away from it.
+
+    Args:
+        length: (nx, ny) of the way, m.
+        aside: (nx, ny, 2) of the map.
+    """
+    way = -np.stack(np.gradient(length, RESOLUTION), axis=-1)
+    way += _LEAN * np.linalg.norm(way, axis=-1, keepdims=True) * aside
+    return np.concatenate([length[..., None], way], axis=-1)
 
 
 def _speed_map(scene: SceneInfo, navigation: Navigation) -> SpeedMap:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import skfmm
@@ -12,6 +13,8 @@ from tpsrl.sim.door import Navigation
 
 RESOLUTION = 0.05
 """Of the grid, m."""
+_ASIDE = 0.12
+"""With less free floor than this beside it, a robot that does not slide steers away from it, m."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,15 @@ class SpeedMap:
         self.speed = speed * np.where(self.clearance < pace.margin, pace.creep, 1.0)
         self._known = np.zeros(0, dtype=bool)
         self._nearest = np.zeros(0, dtype=np.int64)
+
+    @cached_property
+    def aside(self) -> np.ndarray:
+        """(nx, ny, 2): away from what is not free, of length 1 where that begins, 0 in the open."""
+        inside = ndimage.distance_transform_edt(~self.free) * RESOLUTION
+        gap = self.clearance - inside
+        normal = np.stack(np.gradient(gap, RESOLUTION), axis=-1)
+        normal /= np.maximum(np.linalg.norm(normal, axis=-1, keepdims=True), 1e-9)
+        return normal * np.clip(1.0 - gap / _ASIDE, 0.0, 1.0)[..., None]
 
     def travel_time(self, goal: np.ndarray, radius: float, only_free: bool = True) -> np.ndarray:
         """Return the (nx, ny) time to a goal; infinite where there is no way.
