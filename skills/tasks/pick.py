@@ -35,9 +35,9 @@ class PickTask(Task[PickProgress]):
             resting position.
         detour: so many metres of distance is one that the straight way leaves out, see
             :func:`skills.tasks.places.detour`: for training.
-        way: so many metres of distance is one of the way of the base to where it can reach the
-            object, until that is held, with ``needs_geodesic="course"``: for training. The straight
-            way of the hand may lead across a corner where the base cannot follow.
+        way: until the base stands within reach of the object, so many metres of distance is one
+            that is left of its way there, see :func:`skills.tasks.course.approach`; with
+            ``needs_geodesic="course"``, for training.
         pick_reward: when the right object is grasped.
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.

@@ -34,8 +34,8 @@ class PlaceTask(Task[PlaceProgress]):
             release, the end effector to its resting position.
         detour: so many metres of distance is one that the straight way leaves out, see
             :func:`skills.tasks.places.detour`: for training.
-        way: so many metres of distance is one of the way of the base to where it can reach the
-            goal, see :class:`~skills.tasks.pick.PickTask`.
+        way: until the base stands within reach of the goal, so many metres of distance is one that
+            is left of its way there, see :class:`~skills.tasks.pick.PickTask`.
         strays_end: an object that is farther than ``off_slack`` beyond ``goal_threshold`` after its
             release ends the episode, as a wrong release does: for training. It rolls, or falls off,
             and nothing brings it back.

@@ -52,6 +52,22 @@ def test_course_leads_around_furniture_and_keeps_clear():
     assert min(gaps) > fetch.BASE_RADIUS + 0.1
 
 
+def test_a_way_along_an_edge_leads_a_little_away_from_it():
+    """Whoever follows it does not stand still where a base that does not slide would."""
+    long = np.array([[-2.0, -0.1], [2.0, -0.1], [2.0, 0.1], [-2.0, 0.1]])
+    place, edge = scene(long), 0.1 + fetch.BASE_RADIUS
+    course = Course(place, np.array([1.5, edge]), np.full(FAN, np.inf))
+    for x in (-1.2, 0.3, 0.5):  # the last is where the way is short, and led into the wall
+        at = np.array([x, edge + 0.005])
+        left, *way = course.look(at)
+        lean = np.arctan2(way[1], way[0])
+        assert left > 0.2 and 0.1 < lean < 1.3
+        ahead = at + 0.083 * np.array(way) / np.linalg.norm(way)
+        assert np.allclose(place.navigation.clamp_motion(at, ahead), ahead)
+    away = course.look(np.array([0.0, edge + 0.4]))[1:]
+    assert abs(np.arctan2(away[1], away[0])) < 0.35
+
+
 def test_a_point_behind_a_wall_is_reached_from_where_it_is_seen():
     point, behind = np.array([0.6, 0.0]), np.array([-0.6, 0.0])
     fan = np.full(FAN, np.inf)
