@@ -169,7 +169,7 @@ ROWS = (
             "obj_start_place",
             "obj_start_gap",
         ),
-        fine=("obj_start_fine", "resting_fine", "base_pace"),
+        fine=("obj_start_fine", "resting_fine"),
         teaching={**_CARE, **_DRIVE, "detour": 1.0, "fallen": 0.3},
         switches={"grip": 0.5},
         plan={"pick": ask_target},
@@ -196,7 +196,7 @@ ROWS = (
             "obj_goal_place",
             "obj_goal_gap",
         ),
-        fine=("obj_goal_fine", "resting_fine", "base_pace"),
+        fine=("obj_goal_fine", "resting_fine"),
         teaching={
             **_CARE,
             **_DRIVE,

@@ -26,9 +26,8 @@ from skills.tasks.state import CAUSES, NEIGHBOURS
 from tests.skills.envs.test_environments import shipped
 from tests.skills.nets import STATE
 from tpsrl.errors import UserError
-from tpsrl.geometry.rotations import to_base, wrap
+from tpsrl.geometry.rotations import to_base
 from tpsrl.robot import fetch
-from tpsrl.robot.kinematics import arm_kinematics
 from ver_trainer.errors import ConfigError
 
 FOLLOWS = {
@@ -103,39 +102,6 @@ def test_a_teacher_feels_motors_base_and_time(pick):
         turned = (now.base_pose[0, 2] - before[2]) / fetch.BASE_DELTA_ANGULAR
         assert turned > 0.1
         np.testing.assert_allclose(seen["base_pace"], [0.0, np.tanh(turned)], atol=0.02)
-
-
-def test_the_pace_of_the_base_follows_from_the_contracts_vectors():
-    """From where the joints and the end effector tell the object lay, now and one step ago."""
-    kinematics = arm_kinematics()
-
-    def place(seen):
-        tip = kinematics.forward(seen["joint"].astype(float))
-        return (tip.pos + tip.rotation @ seen["obj_start_sensor"])[:2]
-
-    sensors = ("joint", "obj_start_sensor", "base_pace")
-    env = SkillEnv("pick", depth=None, sensors=sensors, episodes=shipped("rearrange_easy"))
-    rng, moved = np.random.default_rng(0), 0
-    for seed in range(3):
-        seen, _ = env.reset(seed=seed)
-        for _ in range(20):
-            past = place(seen)
-            action = rng.uniform(-1.0, 1.0, 10).astype(np.float32)
-            action[7] = -1.0
-            seen, *_, info = env.step(action)
-            now = place(seen)
-            # Ahead by d, then a turn: |now|^2 = |past - (d, 0)|^2, of which the small root.
-            root = past[0] ** 2 - past @ past + now @ now
-            ahead = past[0] - np.sign(past[0]) * np.sqrt(max(root, 0.0))
-            gone = past - [ahead, 0.0]
-            turned = wrap(np.arctan2(gone[1], gone[0]) - np.arctan2(now[1], now[0]))
-            steps = ahead / fetch.BASE_DELTA_LINEAR, turned / fetch.BASE_DELTA_ANGULAR
-            if info["force"] > 0.0 or info["cause"] or abs(past[0]) < 0.3:
-                continue  # who is pushed aside does not only go ahead
-            np.testing.assert_allclose(seen["base_pace"], np.tanh(steps), atol=0.02)
-            moved += abs(steps[0]) > 0.1
-    assert moved > 20
-    env.close()
 
 
 def test_relief_shows_what_the_object_lies_on(pick):
@@ -223,8 +189,6 @@ def test_fine_senses_follow_from_the_contract_s(skill):
         past = seen
         seen, *_ = env.step(env.action_space.sample())
         for name in BOOK[skill].fine:
-            if name == "base_pace":  # from two steps, which has a test of its own
-                continue
             if name.startswith("goal_"):
                 distance, bearing = seen["goal_to_agent_gps_compass"]
                 gone = past["goal_to_agent_gps_compass"] - seen["goal_to_agent_gps_compass"]
