@@ -147,8 +147,13 @@ def test_what_strays_after_its_release_ends_a_teachers_episode():
     near = state(object_pos=[0.5, 0.0, 0.6])
     for gap, ends in ((0.1, False), (0.19, False), (0.21, True)):
         rolled = state(object_pos=[0.5 + gap, 0.0, 0.5])
-        assert judge(task, near, rolled, **goal).terminated[0] == ends
-        assert not judge(free, near, rolled, **goal).terminated[0]
+        outcome, plain = judge(task, near, rolled, **goal), judge(free, near, rolled, **goal)
+        assert outcome.terminated[0] == ends and not plain.terminated[0]
+        # It takes back what the release had paid; a wrong release had paid nothing.
+        assert plain.reward[0] - outcome.reward[0] == pytest.approx(5.0 * ends)
+        let_go = judge(task, state(object_pos=[0.5 + gap, 0.0, 0.5], held_object=0), rolled, **goal)
+        assert let_go.terminated[0] == (gap > 0.15)
+        assert let_go.reward[0] == pytest.approx(5.0 * (gap < 0.15) - 0.005)
         held = state(object_pos=[0.5 + gap, 0.0, 0.5], held_object=0)
         assert not judge(task, held, held, **goal).terminated[0]
 

@@ -124,9 +124,9 @@ def test_a_teacher_is_paid_for_turning_towards_its_way_and_going_it(skill):
         if min(before[0], after["way"][0]) < 0.3 or info["cause"]:
             continue
         left = abs(float(np.arctan2(after["way"][2], after["way"][1])))
-        wanted = 5.0 * (before[0] - after["way"][0]) + 1.0 * (abs(error) - left)
-        assert reward == pytest.approx(wanted, abs=0.02)  # both in whole mm
-        assert reward > 0.03
+        wanted = 1.5 * (before[0] - after["way"][0]) + 0.3 * (abs(error) - left)
+        assert reward == pytest.approx(wanted, abs=0.005)  # in whole mm
+        assert reward > 0.01
         turned, gone = turned + (not aligned), gone + aligned
     assert turned and gone
     env.close()
