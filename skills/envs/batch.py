@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj, to_device
+from array_api_compat import is_array_api_obj
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from skills.envs.config import EnvConfig, action_space
-from skills.envs.worlds import check_options
+from skills.envs.worlds import check_options, host
 from skills.tasks.state import Outcome
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array
@@ -83,7 +83,7 @@ class BatchSkillEnv(VectorEnv):
         mask = check_options(options, ("reset_mask",)).get("reset_mask")
         chosen = np.ones(self.num_envs, dtype=bool)
         if mask is not None:
-            chosen = _host(mask) if is_array_api_obj(mask) else np.asarray(mask)
+            chosen = host(mask) if is_array_api_obj(mask) else np.asarray(mask)
         if chosen.shape != (self.num_envs,) or chosen.dtype != bool:
             raise UserError(
                 f"reset_mask is {chosen.dtype} of shape {chosen.shape}; give {self.num_envs} bool."
@@ -133,7 +133,7 @@ class BatchSkillEnv(VectorEnv):
         observation = self.worlds.observe()
         if bool(done.any()):
             info["final_obs"], info["_final_obs"] = observation, done
-            ended = [int(i) for i in np.flatnonzero(_host(done))]
+            ended = [int(i) for i in np.flatnonzero(host(done))]
             self.worlds.start(ended, self._draw(ended))
             observation = self.worlds.observe()
         return observation, outcome.reward, outcome.terminated, outcome.truncated, info
@@ -164,8 +164,3 @@ class BatchSkillEnv(VectorEnv):
         if outcome is not None:
             info |= {"success": outcome.success, "cause": outcome.cause, **outcome.metrics}
         return info
-
-
-def _host(mask: Array) -> np.ndarray:
-    """Return an array of the engine as a NumPy array."""
-    return np.asarray(to_device(mask, "cpu"))

@@ -148,9 +148,9 @@ class SkillWorlds:
         return outcome
 
     def _follow(self, outcome: Outcome) -> None:
-        ended = _host(outcome.terminated | outcome.truncated)
+        ended = host(outcome.terminated | outcome.truncated)
         if ended.any():
-            success, rows = _host(outcome.success), np.flatnonzero(ended)
+            success, rows = host(outcome.success), np.flatnonzero(ended)
             self._failed.note(rows.tolist(), success[rows].tolist())
             # What comes again has failed: of a share of it nobody could tell what is mastered.
             self._mastery = follow(self._mastery, success[ended & self._failed.fresh])
@@ -302,7 +302,8 @@ def follow(share: float, success: np.ndarray) -> float:
     return won + (share - won) * (1.0 - 1.0 / _MASTERY) ** success.size
 
 
-def _host(values: Array) -> np.ndarray:
+def host(values: Array) -> np.ndarray:
+    """Return an array of the engine as a NumPy array."""
     return np.asarray(to_device(values, "cpu"))
 
 
