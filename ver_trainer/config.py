@@ -162,6 +162,7 @@ class OptimConfig:
     kl_target: float = option(
         0.01, "schedule=kl: below half of it lr rises, above twice it falls, by 1.5", above=0
     )
+    final_kl: float = option(0.0, "kl_target at the end of the training; 0: as at first", min=0)
     kl_every: str = option(
         "mini_batch", "schedule=kl: how often lr may change", choices=("mini_batch", "update")
     )
@@ -383,7 +384,7 @@ def _validate_optim(config: TrainConfig) -> None:
             "optim.schedule=kl measures what the first gradient step of an update did: use two "
             "of ppo.epochs or ppo.mini_batches, or optim.schedule=constant"
         )
-    if 0 < ppo.target_kl <= optim.kl_target:
+    if 0 < ppo.target_kl <= max(optim.kl_target, optim.final_kl):
         raise ConfigError(
             f"ppo.target_kl={ppo.target_kl:g} ends updates before optim.kl_target="
             f"{optim.kl_target:g} is reached, so lr would only rise: use a higher ppo.target_kl"

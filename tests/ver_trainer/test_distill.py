@@ -103,6 +103,22 @@ def test_actions_of_a_teacher_are_learned(error: str, tmp_path: Path) -> None:
     assert found[-1] < 0.2 * found[0]
 
 
+def test_labels_may_lead_farther_than_a_rate_by_divergence(tmp_path: Path) -> None:
+    """It stays what it is while there are labels, and holds the divergence from there on."""
+    torch.manual_seed(0)
+    policy = make_policy(BOX, NetConfig(mlp=[16], initial_std=0.5))
+    save_policy(make_policy(BOX, NetConfig(mlp=[16])), tmp_path / "t.safetensors")
+    storage = continuous_storage(policy)
+    choice = DistillConfig(teacher=str(tmp_path / "t.safetensors"), coef=[1.0, 0.0, 0.0])
+    extras = [make_teacher(policy, choice, storage.num_envs, torch.device("cpu"))]
+    optim = OptimConfig(lr=1e-2, schedule="kl", kl_target=1e-9)
+    learner = PPOLearner(
+        policy, PPOConfig(), optim, Group(), np.random.default_rng(0), extras=extras
+    )
+    assert [learner.update(storage, p)["lr"] for p in (0.0, 0.25)] == [1e-2, 1e-2]
+    assert learner.update(storage, 0.5)["lr"] < 1e-2
+
+
 def test_schedules_are_straight_lines() -> None:
     assert [along([1.0, 0.0], p) for p in (0.0, 0.25, 1.0)] == [1.0, 0.75, 0.0]
     assert [along([0.0, 0.0, 1.0], p) for p in (0.5, 0.75, 2.0)] == [0.0, 0.5, 1.0]

@@ -19,6 +19,7 @@ from ver_trainer.distributed.group import Group
 from ver_trainer.errors import ConfigError, NonFiniteError
 from ver_trainer.learner.entropy import EntropyCoefficient
 from ver_trainer.learner.lamb import Lamb, parameter_groups, trust_ratio
+from ver_trainer.learner.off_policy import correct_off_policy
 from ver_trainer.learner.ppo import PPOLearner
 from ver_trainer.learner.schedule import discount, learning_rate
 from ver_trainer.memory import keep_freed_memory
@@ -29,9 +30,11 @@ from ver_trainer.rollout.batch import Rollout
 from ver_trainer.rollout.storage import RolloutStorage
 
 
-def make_learner(seed: int = 0, core: str = "lstm", **ppo) -> tuple[PPOLearner, object]:
+def make_learner(
+    seed: int = 0, core: str = "lstm", separate_critic: bool = False, **ppo
+) -> tuple[PPOLearner, object]:
     torch.manual_seed(seed)
-    net = NetConfig(mlp=[8], core=core, core_size=6, core_layers=1)
+    net = NetConfig(mlp=[8], core=core, core_size=6, core_layers=1, separate_critic=separate_critic)
     policy = make_policy(SPEC, net)
     storage = ragged_storage(seed, state_size=policy.state_size)
     storage.obs["obs"][:] = torch.randn(storage.capacity, 3)
@@ -347,7 +350,7 @@ def test_off_policy_rows_are_weighted_by_their_ratio_once() -> None:
     storage.reward[rows.numpy()] = 3.0
     rollout = Rollout(storage, PPOConfig(gamma=0.0), recurrent=False)
     learner.ppo = rollout.config
-    learner._compute_vtrace(rollout)
+    correct_off_policy(learner.policy, rollout)
     (batch,) = rollout.mini_batches(1, np.random.default_rng(0))
     gain = -learner.losses(batch).action
     values = learner.policy.evaluate(batch.obs, batch.action, batch.packing).value

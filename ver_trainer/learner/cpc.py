@@ -40,7 +40,7 @@ class ActionCPC:
         config: sizes and weight.
     """
 
-    name = "cpc"
+    name, labels = "cpc", False
 
     def __init__(self, policy: Policy, config: CPCConfig) -> None:
         self.policy, self.config, self.coefficient = policy, config, config.coef

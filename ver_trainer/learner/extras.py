@@ -17,10 +17,12 @@ class Extra(Protocol):
     Attributes:
         name: of its records, ``learner/<name>_...``.
         coefficient: its weight in the running update.
+        labels: whether it says what to do, so that the policy may have far to go.
     """
 
     name: str
     coefficient: float
+    labels: bool
 
     @property
     def module(self) -> nn.Module | None:

@@ -32,7 +32,10 @@ def make_optimizer(
     if config.critic_lr:
         names = policy.critic_names()
         critic = {id(p) for name, p in policy.named_parameters() if name in names}
-        groups = [part for g in groups for part in _split(g, critic, config.critic_lr / config.lr)]
+        rate = {"lr_scale": config.critic_lr / config.lr}
+        if config.schedule == "kl":  # which is of the policy
+            rate = {"fixed_lr": config.critic_lr}
+        groups = [part for group in groups for part in _split(group, critic, rate)]
     own: dict[str, Any] = {"params": list(coefficient.parameters()), "weight_decay": 0.0}
     if config.name == "lamb":
         own["rho"] = 1.0
@@ -50,7 +53,7 @@ def _trainable(group: dict[str, Any]) -> dict[str, Any]:
     return group | {"params": [p for p in group["params"] if p.requires_grad]}
 
 
-def _split(group: dict[str, Any], critic: set[int], scale: float) -> list[dict[str, Any]]:
+def _split(group: dict[str, Any], critic: set[int], rate: dict[str, float]) -> list[dict[str, Any]]:
     shared = [p for p in group["params"] if id(p) not in critic]
     own = [p for p in group["params"] if id(p) in critic]
-    return [group | {"params": shared}, group | {"params": own, "lr_scale": scale}]
+    return [group | {"params": shared}, group | {"params": own} | rate]

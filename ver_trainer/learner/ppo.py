@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,27 +17,19 @@ from ver_trainer.distributed.group import Group
 from ver_trainer.errors import NonFiniteError
 from ver_trainer.learner.entropy import EntropyCoefficient
 from ver_trainer.learner.extras import Extra, along
+from ver_trainer.learner.losses import Losses, describe_fault
+from ver_trainer.learner.off_policy import correct_off_policy
 from ver_trainer.learner.optimizer import make_optimizer
 from ver_trainer.learner.owner import GradientOwner
 from ver_trainer.learner.schedule import AdaptiveRate, discount, learning_rate
-from ver_trainer.learner.statistics import update_observations, update_returns
+from ver_trainer.learner.statistics import (
+    explained_variance,
+    update_observations,
+    update_returns,
+)
 from ver_trainer.nets.policy import Pass, Policy
 from ver_trainer.rollout.batch import MiniBatch, Rollout
-from ver_trainer.rollout.returns import vtrace
-from ver_trainer.rollout.sequences import pack
 from ver_trainer.rollout.storage import RolloutStorage
-
-
-@dataclass
-class Losses:
-    """Scalar tensors of one mini-batch."""
-
-    total: Tensor
-    action: Tensor
-    value: Tensor
-    entropy: Tensor
-    coefficient: Tensor
-    stats: dict[str, Tensor]
 
 
 class PPOLearner:
@@ -78,6 +70,7 @@ class PPOLearner:
         self.parameters = [p for p in self.modules.parameters() if p.requires_grad]
         names = policy.critic_names()
         self._critic = [p for name, p in policy.named_parameters() if name in names]
+        self._actor = [p for name, p in policy.named_parameters() if name not in names]
         self.owner = self._make_owner(lag) if lag else None
         if self.owner is None:
             self.optimizer = make_optimizer(policy, self.own, self.coefficient, optim)
@@ -98,6 +91,12 @@ class PPOLearner:
     def warming_up(self) -> bool:
         """Whether only the critic learns in this update."""
         return self.updates < self.ppo.critic_warmup
+
+    @property
+    def adapting(self) -> bool:
+        """Whether the learning rate is to hold the KL divergence: labels may move a policy far."""
+        labelled = any(extra.coefficient for extra in self.extras if extra.labels)
+        return self.rate is not None and not self.warming_up and not labelled
 
     def update(
         self,
@@ -124,7 +123,7 @@ class PPOLearner:
         ppo = replace(self.ppo, gamma=discount(self.ppo, progress))
         rollout = Rollout(storage, ppo, self.recurrent)
         if self.vtrace_correction:
-            self._compute_vtrace(rollout)
+            correct_off_policy(self.policy, rollout)
         else:
             rollout.compute_gae()
         update_returns(self.policy, storage.returns[rollout.fresh.rows], self.group)
@@ -140,7 +139,7 @@ class PPOLearner:
         if self.ppo.max_std:
             self.policy.limit_std(along(self.ppo.max_std, progress))
         update_observations(self.policy, storage, rollout.rows, self.group, self.warming_up)
-        if self.rate is not None:
+        if self.rate is not None and self.adapting:
             rate = self.rate.value
             self.rate.end()
         lag = self.updates - storage.version[rollout.rows]
@@ -151,7 +150,7 @@ class PPOLearner:
         result |= {"lr": rate, "policy_lag": float(lag.mean()), "policy_lag_max": float(lag.max())}
         result["stale_fraction"] = 1 - len(storage.fresh_rows()) / len(rollout.rows)
         result["importance_weight"] = float(rollout.weight.mean())
-        result["explained_variance"] = _explained(storage, rollout.rows)
+        result["explained_variance"] = explained_variance(storage, rollout.rows)
         result["return_scale"] = float(self.policy.return_scale)
         return result
 
@@ -170,12 +169,16 @@ class PPOLearner:
 
     def _steps(self, rollout: Rollout, shift: list[Tensor]) -> tuple[dict[str, Tensor], int]:
         sums: dict[str, Tensor] = {}
-        count = 0
+        count, far = 0, False
         for _ in range(self.ppo.epochs):
             for batch in rollout.mini_batches(self.ppo.mini_batches, self.rng):
-                stats = self._step(batch, shift, first=count == 0)
+                stats = None if far else self._step(batch, shift, first=count == 0)
                 if stats is None:
-                    return sums, count
+                    far = True
+                    if not self.policy.config.separate_critic:
+                        return sums, count
+                    self._critic_step(batch, shift)
+                    continue
                 count += 1
                 for name, value in stats.items():
                     sums[name] = sums[name] + value if name in sums else value
@@ -184,8 +187,8 @@ class PPOLearner:
     def _set_rate(self, progress: float, rows: int) -> float:
         batch = rows * self.group.size // self.ppo.mini_batches
         rate = learning_rate(self.optim, progress, batch)
-        if self.rate is not None:
-            rate = self.rate.begin(rate)
+        if self.rate is not None and self.adapting:
+            rate = self.rate.begin(rate, progress)
         self._apply_rate(rate)
         return rate
 
@@ -200,46 +203,80 @@ class PPOLearner:
 
     def _step(self, batch: MiniBatch, shift: list[Tensor], first: bool) -> dict[str, Tensor] | None:
         """One gradient step, or None if the policy has moved far enough in this update."""
-        behind = self.owner.fetch() if self.owner is not None else float(bool(shift))
-        for parameter in self.parameters:
-            if parameter.grad is not None:
-                parameter.grad.zero_()
+        behind = self._fetch(shift)
         with self._shifted(shift):
             losses = self.losses(batch)
             if not first and self._too_far(losses.stats["approx_kl"]):
                 return None
-            # Nothing but the critic gets a gradient in warm-up, so the optimizer leaves it alone.
-            inputs = self._critic if self.warming_up else None
-            self.scaler.scale(losses.total).backward(inputs=inputs)
-        for parameter in self._critic if self.warming_up else self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        self.group.average_gradients(self.parameters)
-        if self.owner is None:
-            self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.policy.parameters(), self.ppo.max_grad_norm)
-        self._check(losses, norm)
-        if self.owner is not None:
-            self.owner.submit()
-        else:
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-            self.coefficient.project()
+            self._backward(losses.total, self.warming_up)
+        norms = self._apply(losses)
         detached = {
             "loss": losses.total,
             "action_loss": losses.action,
             "value_loss": losses.value,
             "entropy": losses.entropy,
             "entropy_coef": self.coefficient.value(),
-            "grad_norm": norm,
-            "gradient_asynchrony": norm.new_tensor(float(behind)),
+            **norms,
+            "gradient_asynchrony": losses.total.new_tensor(behind),
             **losses.stats,
         }
         return {name: value.detach() for name, value in detached.items()}
 
+    def _critic_step(self, batch: MiniBatch, shift: list[Tensor]) -> None:
+        """A gradient step of a separate critic, after the policy has moved far enough."""
+        self._fetch(shift)
+        with self._shifted(shift):
+            values = self.policy.critic_pass(batch.obs, batch.packing)
+            loss = self.ppo.value_coef * self._value_loss(values, batch)
+            self._backward(loss, critic_only=True)
+        self._apply(loss)
+
+    def _fetch(self, shift: list[Tensor]) -> float:
+        """Clears the gradients, at the weights of the next; how many gradients these are behind."""
+        behind = self.owner.fetch() if self.owner is not None else bool(shift)
+        for parameter in self.parameters:
+            parameter.grad = None
+        return float(behind)
+
+    def _backward(self, loss: Tensor, critic_only: bool) -> None:
+        # Where nothing but the critic gets a gradient the optimizer leaves the rest alone.
+        self.scaler.scale(loss).backward(inputs=self._critic if critic_only else None)
+        for parameter in self._critic if critic_only else self.parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+
+    def _apply(self, losses: Losses | Tensor) -> dict[str, Tensor]:
+        """Lets the optimizer step, and returns the norms that the gradients had."""
+        self.group.average_gradients(self.parameters)
+        if self.owner is None:
+            self.scaler.unscale_(self.optimizer)
+        norms = self._clip()
+        total = losses if isinstance(losses, Tensor) else losses.total
+        norm = 0 if self.scaler.is_enabled() else sum(norms.values())
+        if not bool(torch.isfinite(total + norm)):
+            raise NonFiniteError(describe_fault(self.policy, losses, self.updates + 1))
+        if self.owner is not None:
+            self.owner.submit()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.coefficient.project()
+        return norms
+
+    def _clip(self) -> dict[str, Tensor]:
+        """A separate critic has a norm of its own: neither's gradient may shrink the other's."""
+        most = self.ppo.max_grad_norm
+        if not self.policy.config.separate_critic:
+            return {"grad_norm": nn.utils.clip_grad_norm_(self.policy.parameters(), most)}
+        actor = nn.utils.clip_grad_norm_(self._actor, most)
+        return {
+            "grad_norm": actor.to(self.device),
+            "critic_grad_norm": nn.utils.clip_grad_norm_(self._critic, most),
+        }
+
     def _too_far(self, divergence: Tensor) -> bool:
         """Adapts the learning rate to what this update has done so far; whether it is enough."""
-        rate = None if self.warming_up else self.rate
+        rate = self.rate if self.adapting else None
         if rate is None and not self.ppo.target_kl:
             return False
         mean = self.group.sum_array(np.array([float(divergence)]))[0] / self.group.size
@@ -290,57 +327,12 @@ class PPOLearner:
                 stats |= {f"{extra.name}_{name}": value for name, value in found.stats.items()}
         return total
 
-    def _check(self, losses: Losses, norm: Tensor) -> None:
-        if bool(torch.isfinite(losses.total + (0 if self.scaler.is_enabled() else norm))):
-            return
-        culprits = [
-            name
-            for name in ("action", "value", "entropy", "coefficient")
-            if not bool(torch.isfinite(getattr(losses, name)))
-        ]
-        names = [
-            name
-            for name, p in self.policy.named_parameters()
-            if p.grad is not None and not bool(torch.isfinite(p.grad).all())
-        ]
-        what = f"the {' and '.join(culprits)} loss" if culprits else "the gradient"
-        where = f" (gradient of {', '.join(names[:5])})" if names else ""
-        raise NonFiniteError(
-            f"{what} is not finite in update {self.updates + 1}{where}: lower optim.lr or "
-            "ppo.max_grad_norm; the last checkpoint is kept"
-        )
-
     def _normalize(self, rollout: Rollout) -> None:
         advantage = rollout.storage.advantage[rollout.rows].astype(np.float64)
         moments = np.array([advantage.sum(), np.square(advantage).sum(), len(advantage)])
         total, squares, count = self.group.sum_array(moments)
         rollout.mean = total / count
         rollout.std = np.sqrt(max(squares / count - rollout.mean**2, 0.0)) + 1e-8
-
-    @torch.no_grad()
-    def _compute_vtrace(self, rollout: Rollout) -> None:
-        """Replaces returns and advantages by V-trace's under the current policy."""
-        storage, order, ppo = rollout.storage, rollout.fresh, rollout.config
-        packed = pack(order.rows, order.starts, order.lengths)
-        batch = rollout.gather(packed)
-        out = self.policy.evaluate(batch.obs, batch.action, batch.packing)
-        ratios = np.zeros(storage.capacity)
-        values = np.zeros(storage.capacity)
-        ratios[packed.rows] = torch.exp(out.log_prob - batch.log_prob).cpu().numpy()
-        values[packed.rows] = out.value.float().cpu().numpy()
-        rows = order.rows
-        targets, advantages = vtrace(
-            storage.reward[rows] * ppo.reward_scale,
-            values[rows],
-            storage.next_value[rows[order.starts + order.lengths - 1]],
-            ratios[rows],
-            order.starts,
-            order.lengths,
-            ppo.gamma,
-            ppo.vtrace_rho,
-            ppo.vtrace_c,
-        )
-        storage.returns[rows], storage.advantage[rows] = targets, advantages
 
     @torch.no_grad()
     def _shift(self, behaviour: dict[str, Tensor] | None) -> list[Tensor]:
@@ -387,10 +379,3 @@ class PPOLearner:
         self.own.load_state_dict(state["own"])
         for extra in self.extras:
             extra.load_state_dict(state["extras"][extra.name])
-
-
-def _explained(storage: RolloutStorage, rows: np.ndarray) -> float:
-    returns = storage.returns[rows]
-    values = storage.tensors["value"].float().cpu().numpy()[rows]
-    variance = float(returns.var())
-    return float("nan") if variance == 0 else 1 - float((returns - values).var()) / variance

@@ -49,6 +49,17 @@ def discount(config: PPOConfig, progress: float) -> float:
     return 1.0 - math.exp(first + min(max(progress, 0.0), 1.0) * (last - first))
 
 
+def divergence(config: OptimConfig, progress: float) -> float:
+    """Return the KL divergence that an update aims at after a share ``progress`` in [0, 1].
+
+    From ``kl_target`` to ``final_kl`` by the same factor in equal shares of the training.
+    """
+    if not config.final_kl:
+        return config.kl_target
+    share = min(max(progress, 0.0), 1.0)
+    return config.kl_target ** (1.0 - share) * config.final_kl**share
+
+
 class AdaptiveRate:
     """Raises and lowers the learning rate to hold the KL divergence of an update near a target.
 
@@ -64,27 +75,29 @@ class AdaptiveRate:
     def __init__(self, config: OptimConfig) -> None:
         self.config = config
         self.value = 0.0
+        self._target = config.kl_target
         self._seen: list[float] = []
 
-    def begin(self, first: float) -> float:
+    def begin(self, first: float, progress: float = 0.0) -> float:
         """Starts an update; ``first`` is the rate of the very first one."""
         self.value = self._bounded(self.value or first)
+        self._target = divergence(self.config, progress)
         self._seen = []
         return self.value
 
-    def observe(self, divergence: float) -> float:
+    def observe(self, found: float) -> float:
         """Takes the divergence, in nats, that earlier gradient steps of this update have caused.
 
         Args:
-            divergence: mean over the mini-batches of all ranks.
+            found: mean over the mini-batches of all ranks.
 
         Returns:
             The rate of the coming gradient step.
         """
         if self.config.kl_every == "mini_batch":
-            self._move(divergence)
+            self._move(found)
         else:
-            self._seen.append(divergence)
+            self._seen.append(found)
         return self.value
 
     def end(self) -> None:
@@ -92,11 +105,10 @@ class AdaptiveRate:
         if self._seen:
             self._move(sum(self._seen) / len(self._seen))
 
-    def _move(self, divergence: float) -> None:
-        target = self.config.kl_target
-        if divergence > 2 * target:
+    def _move(self, found: float) -> None:
+        if found > 2 * self._target:
             self.value = self._bounded(self.value / self.factor)
-        elif divergence < target / 2:
+        elif found < self._target / 2:
             self.value = self._bounded(self.value * self.factor)
 
     def _bounded(self, rate: float) -> float:

@@ -56,3 +56,11 @@ def update_returns(policy: Policy, returns: np.ndarray, group: Group) -> None:
     mean, var, count = moments(torch.from_numpy(returns).to(norm.mean.device)[:, None], group)
     if bool(torch.isfinite(mean + var).all()):  # what is not is found, and named, in the losses
         norm.update(mean, var, count)
+
+
+def explained_variance(storage: RolloutStorage, rows: np.ndarray) -> float:
+    """Share of the variance of the returns of ``rows`` that the values had foreseen."""
+    returns = storage.returns[rows]
+    values = storage.tensors["value"].float().cpu().numpy()[rows]
+    variance = float(returns.var())
+    return float("nan") if variance == 0 else 1 - float((returns - values).var()) / variance

@@ -53,6 +53,7 @@ class Teacher:
         self.schedule, self.name, self.error = schedule, name, error
         device = next(policy.parameters()).device
         self._bound, self._choice_coef = _bounds(policy.spec.action, device), choice_coef
+        self.labels = name == "distill"  # an anchor keeps a policy where it is
         self.state = torch.zeros(num_envs, policy.actor_state_size, device=device)
         self.coefficient = schedule(0.0, 0)
         self._targets: Tensor | None = None

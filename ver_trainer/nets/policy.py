@@ -206,16 +206,24 @@ class Policy(nn.Module):
 
     def forward_pass(self, obs: dict[str, Tensor], packing: Packing) -> Pass:
         """Runs actor and critic over the rows of a mini-batch in packed order."""
-        first, own, others, _ = packing.state.split(self._sizes, dim=-1)
+        first, own, _, _ = packing.state.split(self._sizes, dim=-1)
         previous = self._previous(first, packing)
         embedding = self._run(self.encoder, obs)
         seen = torch.cat((embedding, previous), dim=-1) if previous.shape[1] else embedding
         belief = self.core.sequence(seen, Packing(packing.batch_sizes, own))
-        features = belief
-        if self.critic_core is not None:
-            features = self._features(self.critic_encoder, obs, previous)
-            features = self.critic_core.sequence(features, Packing(packing.batch_sizes, others))
-        return Pass(self.actor(belief), self._value_of(features), embedding, belief)
+        if self.critic_core is None:
+            value = self._value_of(belief)
+        else:
+            value = self.critic_pass(obs, packing)
+        return Pass(self.actor(belief), value, embedding, belief)
+
+    def critic_pass(self, obs: dict[str, Tensor], packing: Packing) -> Tensor:
+        """Values ``[n]`` of a separate critic for the rows of a mini-batch in packed order."""
+        assert self.critic_core is not None
+        first, _, others, _ = packing.state.split(self._sizes, dim=-1)
+        features = self._features(self.critic_encoder, obs, self._previous(first, packing))
+        features = self.critic_core.sequence(features, Packing(packing.batch_sizes, others))
+        return self._value_of(features)
 
     def actor_pass(
         self, obs: dict[str, Tensor], packing: Packing
