@@ -22,7 +22,7 @@ from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import export_policy, save_policy
 from ver_trainer.learner.ppo import PPOLearner
-from ver_trainer.learner.schedule import AdaptiveRate
+from ver_trainer.learner.schedule import AdaptiveRate, divergence
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.policy import make_policy
 
@@ -157,6 +157,17 @@ def test_the_rate_stays_within_bounds_and_waits_for_the_end_of_an_update() -> No
     for _ in range(9):
         rate.end()
     assert rate.value == 1e-4
+
+
+def test_the_divergence_aimed_at_moves_by_the_same_factor_in_equal_shares() -> None:
+    optim = OptimConfig(schedule="kl", kl_target=0.04, final_kl=0.01, kl_every="update")
+    assert [divergence(optim, p) for p in (0.0, 0.5, 1.0)] == pytest.approx([0.04, 0.02, 0.01])
+    rate = AdaptiveRate(optim)
+    for progress, moves in ((0.0, False), (1.0, True)):  # 0.03 is near the first aim alone
+        first = rate.begin(1e-3, progress)
+        rate.observe(0.03)
+        rate.end()
+        assert (rate.value < first) == moves
 
 
 @pytest.mark.parametrize(

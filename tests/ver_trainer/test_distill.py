@@ -112,11 +112,13 @@ def test_labels_may_lead_farther_than_a_rate_by_divergence(tmp_path: Path) -> No
     choice = DistillConfig(teacher=str(tmp_path / "t.safetensors"), coef=[1.0, 0.0, 0.0])
     extras = [make_teacher(policy, choice, storage.num_envs, torch.device("cpu"))]
     optim = OptimConfig(lr=1e-2, schedule="kl", kl_target=1e-9)
-    learner = PPOLearner(
-        policy, PPOConfig(), optim, Group(), np.random.default_rng(0), extras=extras
-    )
-    assert [learner.update(storage, p)["lr"] for p in (0.0, 0.25)] == [1e-2, 1e-2]
-    assert learner.update(storage, 0.5)["lr"] < 1e-2
+    ppo = PPOConfig(target_kl=1e-6)
+    learner = PPOLearner(policy, ppo, optim, Group(), np.random.default_rng(0), extras=extras)
+    for progress in (0.0, 0.25):
+        found = learner.update(storage, progress)
+        assert found["lr"] == 1e-2 and found["gradient_steps"] == ppo.epochs * ppo.mini_batches
+    found = learner.update(storage, 0.5)
+    assert found["lr"] < 1e-2 and found["gradient_steps"] == 1
 
 
 def test_schedules_are_straight_lines() -> None:

@@ -93,10 +93,10 @@ class PPOLearner:
         return self.updates < self.ppo.critic_warmup
 
     @property
-    def adapting(self) -> bool:
-        """Whether the learning rate is to hold the KL divergence: labels may move a policy far."""
+    def holding(self) -> bool:
+        """Whether the policy is to stay near that of the rollout: labels may move it far."""
         labelled = any(extra.coefficient for extra in self.extras if extra.labels)
-        return self.rate is not None and not self.warming_up and not labelled
+        return not self.warming_up and not labelled
 
     def update(
         self,
@@ -139,7 +139,7 @@ class PPOLearner:
         if self.ppo.max_std:
             self.policy.limit_std(along(self.ppo.max_std, progress))
         update_observations(self.policy, storage, rollout.rows, self.group, self.warming_up)
-        if self.rate is not None and self.adapting:
+        if self.rate is not None and self.holding:
             rate = self.rate.value
             self.rate.end()
         lag = self.updates - storage.version[rollout.rows]
@@ -187,7 +187,7 @@ class PPOLearner:
     def _set_rate(self, progress: float, rows: int) -> float:
         batch = rows * self.group.size // self.ppo.mini_batches
         rate = learning_rate(self.optim, progress, batch)
-        if self.rate is not None and self.adapting:
+        if self.rate is not None and self.holding:
             rate = self.rate.begin(rate, progress)
         self._apply_rate(rate)
         return rate
@@ -276,12 +276,11 @@ class PPOLearner:
 
     def _too_far(self, divergence: Tensor) -> bool:
         """Adapts the learning rate to what this update has done so far; whether it is enough."""
-        rate = self.rate if self.adapting else None
-        if rate is None and not self.ppo.target_kl:
+        if not self.holding or (self.rate is None and not self.ppo.target_kl):
             return False
         mean = self.group.sum_array(np.array([float(divergence)]))[0] / self.group.size
-        if rate is not None:
-            self._apply_rate(rate.observe(float(mean)))
+        if self.rate is not None:
+            self._apply_rate(self.rate.observe(float(mean)))
         return bool(0 < self.ppo.target_kl < mean)
 
     def losses(self, batch: MiniBatch) -> Losses:
