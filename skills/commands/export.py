@@ -10,6 +10,7 @@ from typing import Any
 
 from skills.book import BOOK
 from skills.learned.cards import (
+    SHIPPED,
     Card,
     card_content,
     digest,
@@ -42,6 +43,8 @@ A folder of skills for agent=tpsrl, with the success that was measured on the ca
   tpsrl eval scenario=tidy_house agent=tpsrl weights=my_skills"""
 
 SUFFIXES = {"safetensors": ".safetensors", "onnx": ".onnx", "torchscript": ".pt"}
+
+_PROJECT = SHIPPED.parents[2]
 
 
 @dataclass
@@ -137,20 +140,26 @@ def _facts(source: Path, card: Card) -> dict[str, Any]:
     if (source.parent / "meta.json").exists():
         meta = _json(source.parent / "meta.json")
         found["ver"] = {key: meta[key] for key in ("steps", "seconds", "config") if key in meta}
-        _without_folders(found["ver"].get("config", {}).get("env_args", {}))
+        _without_folders(found["ver"].get("config", {}))
     if (run / "git.json").exists():
         found["trained_at"] = _json(run / "git.json")
     return found
 
 
-def _without_folders(env_args: dict[str, Any]) -> None:
+def _without_folders(config: dict[str, Any]) -> None:
     """Leave the names of files alone: where they lay is of no use to others."""
+    env_args = config.get("env_args", {})
     for key in ("episodes", "handoff"):
         given = env_args.get(key)
         if isinstance(given, str):
             env_args[key] = Path(given).name
         elif isinstance(given, list):
             env_args[key] = [Path(str(file)).name for file in given]
+    for part, key in ((config, "pretrained"), (config.get("distill", {}), "teacher")):
+        given = Path(str(part.get(key) or ""))
+        if given.is_absolute():
+            inside = given.is_relative_to(_PROJECT)
+            part[key] = str(given.relative_to(_PROJECT)) if inside else given.name
 
 
 def _with_result(result: Path, card: Card, source: Path) -> Card:

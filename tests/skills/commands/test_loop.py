@@ -1,17 +1,20 @@
 """From a training to all that its result is good for, by the commands that it prints at its end."""
 
 import json
+import re
 import shlex
 
 import numpy as np
 import pytest
 
+from skills.learned.cards import SHIPPED
 from skills.learned.find import find_file, find_policies, find_policy
 from skills.learned.inference import NumpyPolicy
 from tests.skills.nets import small_policy
 from tpsrl.cli import commands, main
 from tpsrl.errors import UserError
 from ver_trainer.export import export_policy, load_policy, save_policy
+from ver_trainer.finding import WEIGHTS
 
 SMALL = [
     "env_args.depth=null",
@@ -167,3 +170,33 @@ def test_a_run_of_another_environment_leaves_too(tmp_path, capsys):
 def test_policies_that_ship_can_be_loaded_and_exported(tmp_path):
     shipped = load_policy(find_policy(None, "pick").path)
     assert export_policy(shipped, tmp_path / "pick.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        (
+            str(SHIPPED / "teacher/pick.safetensors"),
+            "skills/learned/weights/teacher/pick.safetensors",
+        ),
+        ("/home/someone/runs/pick", "pick"),
+        ("runs/pick", "runs/pick"),
+        ("", ""),
+    ],
+)
+def test_a_card_says_what_was_learned_from_and_not_where_it_lay(given, written, tmp_path):
+    folder = tmp_path / "run" / "checkpoints" / "update_000000001"
+    folder.mkdir(parents=True)
+    config = {"pretrained": given, "distill": {"teacher": given}, "env_args": {"skill": "pick"}}
+    (folder / "meta.json").write_text(json.dumps({"config": config, "steps": 1}))
+    save_policy(small_policy("pick"), folder / WEIGHTS)
+    assert main(["export", f"weights={folder}", "skill=pick", f"out={tmp_path}"]) == 0
+    found = json.loads((tmp_path / "pick.json").read_text())["ver"]["config"]
+    assert found["pretrained"] == found["distill"]["teacher"] == written
+
+
+def test_cards_that_ship_name_no_place_on_a_disk():
+    cards = [*SHIPPED.rglob("*.json")]
+    assert len(cards) > 10
+    for card in cards:
+        assert not re.search(r'"/|"[A-Z]:', card.read_text()), card
