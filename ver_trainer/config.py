@@ -126,7 +126,7 @@ class PPOConfig:
     entropy_coef: float = option(0.01, "weight of the entropy bonus, or its first value", min=0)
     learned_entropy: bool = option(False, "learn that weight, so that entropy_target is kept")
     entropy_target: float = option(0.0, "entropy that learned_entropy keeps, nat")
-    max_grad_norm: float = option(0.5, "gradients are clipped to it", above=0)
+    max_grad_norm: float = option(0.5, "clips gradients, a separate critic's apart", above=0)
     importance_weights: bool = option(True, "weigh steps of environments that ran ahead")
     max_importance_weight: float = option(1.0, "of these weights", above=0)
     max_sequence: int = option(0, "steps of a sequence for the core; 0: as they come", min=0)
@@ -137,7 +137,7 @@ class PPOConfig:
     )
     critic_warmup: int = option(0, "updates in which only the critic learns", min=0)
     target_kl: float = option(
-        0.0, "an update ends when its approximate KL divergence is above; 0: never", min=0
+        0.0, "the policy's update ends when its approximate KL divergence is above; 0: never", min=0
     )
     anchor_coef: float = option(0.0, "weight of KL(pretrained policy || policy)", min=0)
     anchor_steps: int = option(0, "steps in which anchor_coef falls to 0; 0: total_steps", min=0)

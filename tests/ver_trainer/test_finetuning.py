@@ -100,51 +100,6 @@ def test_target_kl_ends_an_update_early() -> None:
     assert 0.005 < bound.losses(batch).stats["approx_kl"] < 0.1
 
 
-@pytest.mark.parametrize("core", ["none", "lstm"])
-def test_a_separate_critic_learns_on_where_the_policy_has_moved_far_enough(core: str) -> None:
-    """Its gradient steps are as many as without the bound; the policy's are fewer."""
-    found = {}
-    for bound in (0.0, 1e-9):
-        learner, storage = make_learner(
-            core=core, separate_critic=True, epochs=8, mini_batches=2, target_kl=bound
-        )
-        names = learner.policy.critic_names()
-        first = {n: p.detach().clone() for n, p in learner.policy.named_parameters()}
-        assert learner.update(storage, 0.0)["gradient_steps"] == (1 if bound else 16)
-        steps = {
-            ("critic" if n in names else "actor"): learner.optimizer.state[p]["step"].item()
-            for n, p in learner.policy.named_parameters()
-        }
-        assert steps == {"critic": 16, "actor": 1 if bound else 16}
-        found[bound] = {"actor": 0.0, "critic": 0.0}
-        for n, p in learner.policy.named_parameters():
-            part = "critic" if n in names else "actor"
-            found[bound][part] += float((p.detach() - first[n]).square().sum())
-    assert found[1e-9]["actor"] < 0.3 * found[0.0]["actor"]
-    assert 0.3 < found[1e-9]["critic"] / found[0.0]["critic"] < 3.0
-
-
-def test_neither_of_actor_and_separate_critic_shrinks_the_gradient_of_the_other() -> None:
-    """A value loss of any weight leaves the policy's gradient as it is."""
-    steps = {}
-    for coefficient in (1e-3, 1e3):
-        learner, storage = make_learner(
-            core="none", separate_critic=True, max_grad_norm=0.5, value_coef=coefficient
-        )
-        rollout = Rollout(storage, learner.ppo, learner.recurrent)
-        rollout.compute_gae()
-        (batch,) = rollout.mini_batches(1, np.random.default_rng(0))
-        found = learner._step(batch, [], first=True)
-        assert found is not None
-        parts = (learner._actor, learner._critic)
-        actor, critic = (torch.cat([p.grad.flatten() for p in part]) for part in parts)
-        steps[coefficient] = actor
-        assert actor.norm() == pytest.approx(min(float(found["grad_norm"]), 0.5), rel=1e-3)
-        assert critic.norm() == pytest.approx(min(float(found["critic_grad_norm"]), 0.5), rel=1e-3)
-        assert (found["critic_grad_norm"] > 0.5) == (coefficient > 1)
-    assert torch.equal(*steps.values())
-
-
 def test_deviation_falls_under_its_bound_along_the_training() -> None:
     policy = make_policy(BOX, NetConfig(initial_std=1.0))
     learner = PPOLearner(
@@ -235,18 +190,6 @@ def test_critic_has_its_own_learning_rate(name: str) -> None:
     slow = max(v for n, v in moved.items() if n not in policy.critic_names())
     fast = min(v for n, v in moved.items() if n in policy.critic_names())
     assert 0 < slow < 1e-4 < fast
-
-
-def test_a_rate_by_divergence_is_the_policys_and_not_its_critics() -> None:
-    policy = make_policy(BOX, NetConfig(mlp=[8], separate_critic=True))
-    storage = continuous_storage(policy)
-    optim = OptimConfig(lr=1e-3, critic_lr=2e-3, schedule="kl", kl_target=1e-9)
-    learner = PPOLearner(policy, PPOConfig(), optim, Group(), np.random.default_rng(0))
-    learner.update(storage, 0.0)
-    rates = {id(p): g["lr"] for g in learner.optimizer.param_groups for p in g["params"]}
-    names = policy.critic_names()
-    found = {n in names: rates[id(p)] for n, p in policy.named_parameters()}
-    assert found[True] == 2e-3 and found[False] < 1e-3
 
 
 def test_divergences_against_samples_and_formulas() -> None:

@@ -36,6 +36,7 @@ class Teacher:
             constant, or ``action`` for minus the log probability of what the teacher would do: its
             most likely action, clipped to the environment's bounds.
         choice_coef: weight in ``action`` of a dimension that chooses between -1 and +1.
+        labels: whether it leads the policy, instead of keeping it where it is.
     """
 
     module = None
@@ -48,12 +49,12 @@ class Teacher:
         name: str,
         error: str = "kl",
         choice_coef: float = 1.0,
+        labels: bool = False,
     ) -> None:
         self.policy = policy.requires_grad_(False)
-        self.schedule, self.name, self.error = schedule, name, error
+        self.schedule, self.name, self.error, self.labels = schedule, name, error, labels
         device = next(policy.parameters()).device
         self._bound, self._choice_coef = _bounds(policy.spec.action, device), choice_coef
-        self.labels = name == "distill"  # an anchor keeps a policy where it is
         self.state = torch.zeros(num_envs, policy.actor_state_size, device=device)
         self.coefficient = schedule(0.0, 0)
         self._targets: Tensor | None = None
@@ -142,7 +143,7 @@ def make_teacher(
     _check_fit(policy, student, config)
     return Teacher(
         policy, num_envs, lambda progress, _: along(config.coef, progress), "distill", config.loss,
-        config.choice_coef,
+        config.choice_coef, labels=True,
     )  # fmt: skip
 
 
