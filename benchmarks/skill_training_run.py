@@ -58,7 +58,7 @@ def ours(name: str, watch: Stopwatch) -> None:
     from ver_trainer.config import load_config
     from ver_trainer.runner import Runner
 
-    workload, _, overlap = name.partition("_")
+    workload, _, variant = name.partition("_")
     spent = {"collect": 0.0, "learn": 0.0}
 
     class TimedRunner(Runner):
@@ -73,7 +73,8 @@ def ours(name: str, watch: Stopwatch) -> None:
     with tempfile.TemporaryDirectory() as out:
         values = {
             "env": f"skills.envs:{env_id(SKILL)}", "preload": ["skills.envs"], "out": out,
-            "total_steps": 10**9, "collect.worlds": 0, "collect.overlap": bool(overlap),
+            "total_steps": 10**9, "collect.worlds": 0, "collect.overlap": variant == "overlap",
+            "precision": "bf16" if variant == "bf16" else "float32",
             "ppo.normalize_advantage": True, "optim.lr": 1e-4, "log.progress": False,
             "log.tensorboard": False, "log.checkpoint_interval": 10**6, **settings(workload),
         }  # fmt: skip
