@@ -104,7 +104,7 @@ def test_a_hand_counts_where_the_base_stands_within_reach():
         assert half == pytest.approx((hand + 0.8 + 0.5 * 0.15) / 2.0)
         for left, bearing in ((0.3, 0.0), (2.0, 0.5), (2.0, -0.5), (2.0, np.pi)):
             far = approach(place_view(left, bearing), hands, 0.5)[0]
-            assert far == pytest.approx(0.8 + 0.5 * left + 0.3 * abs(bearing))
+            assert far == pytest.approx(0.8 + 0.5 * left + 0.1 * abs(bearing))
 
 
 @pytest.mark.parametrize("skill", ["pick", "place"])
