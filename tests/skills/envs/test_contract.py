@@ -129,6 +129,7 @@ def test_who_lets_go_far_from_the_goal_gains_less():
     goal = {"position": np.array([0.5, 0.0, 0.5])}
     free, taught = make_task("place"), EnvConfig(reward="teaching").task("place")
     assert (free.off_penalty, taught.off_penalty) == (0.0, 30.0)
+    assert (free.goal_threshold, taught.goal_threshold) == (0.15, 0.1)
     task = dataclasses.replace(free, off_penalty=taught.off_penalty)
     for gap, lost in ((0.04, 0.0), (0.05, 0.0), (0.1, 1.5), (0.14, 2.7), (0.16, 0.0)):
         held = state(object_pos=[0.5, 0.0, 0.5 + gap], held_object=0)
