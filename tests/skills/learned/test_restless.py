@@ -12,14 +12,14 @@ MOVING = ARM_GRIP_BASE_STOP.moving
 NOTHING = np.zeros(ARM_GRIP_BASE_STOP.size)
 
 
-def play(steps: int, base_speed: float = 0.0, arm_speed: float = 0.0, seed: int = 0) -> np.ndarray:
+def play(steps: int, base_speed: float = 0.0, hand_speed: float = 0.0, seed: int = 0) -> np.ndarray:
     """Actions carried out where the policy wants nothing."""
     restless = Restless(MOVING)
     restless.reset(seed)
-    ahead, joint = np.array([1.0, 0.0, 0.0]), np.eye(7)[2]
+    ahead, up = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
     return np.array(
         [
-            restless.stir(t * base_speed * ahead, t * arm_speed * joint, NOTHING)
+            restless.stir(t * base_speed * ahead, t * hand_speed * up, NOTHING)
             for t in range(steps)
         ]
     )
@@ -42,7 +42,7 @@ def test_it_ends_some_steps_after_motion_has_begun_again():
     restless, done = Restless(MOVING), []
     for t in range(80):
         base = np.array([max(t - 20, 0) * 0.05, 0.0, 0.0])
-        done.append(restless.stir(base, np.zeros(7), NOTHING).any())
+        done.append(restless.stir(base, np.zeros(3), NOTHING).any())
     assert done[20] and not any(done[25 + LASTS :])
 
 
@@ -50,7 +50,7 @@ def test_turning_across_the_seam_is_no_jump_and_the_seed_decides():
     restless = Restless(MOVING)
     yaws = np.pi - 0.001 * np.arange(40) * (-1) ** np.arange(40)
     yaws = (yaws + np.pi) % (2 * np.pi) - np.pi
-    stirred = [restless.stir(np.array([0, 0, yaw]), np.zeros(7), NOTHING).any() for yaw in yaws]
+    stirred = [restless.stir(np.array([0, 0, yaw]), np.zeros(3), NOTHING).any() for yaw in yaws]
     assert all(stirred[WINDOW:])
     np.testing.assert_array_equal(play(40, seed=3), play(40, seed=3))
     assert (play(40, seed=3) != play(40, seed=4)).any()
