@@ -9,9 +9,8 @@ second of
   workload=compute`` (CNN and LSTM 256, 16 x 32, one epoch);
 - ``paper``: Pick with 128x128 depth, half-width ResNet18 and two LSTM layers of 512, 8 x 32, 2
   epochs of 2 mini-batches;
-- ``state_bf16``, ``depth64_bf16`` and ``paper_bf16``: the same with ``precision=bf16``, for
-  processors that multiply in it (AVX-512 BF16, AMX);
-- ``state_overlap`` and ``depth64_overlap``: with ``collect.overlap=true``;
+- each of the three with ``_overlap``: ``collect.overlap=true``; with ``_bf16``: ``precision=bf16``,
+  for processors that multiply in it (AVX-512 BF16, AMX); with ``_overlap_bf16``: both;
 - ``sb3_state``: Stable-Baselines3's PPO on the environment and network of ``state``, single
   environments in a ``SubprocVecEnv``, ``sb3_envs`` of them, with as many rows an update;
 - ``physics``: the bare physics on all cores, the limit.
@@ -39,9 +38,10 @@ from ver_trainer.errors import UserError, nearest
 from ver_trainer.machine import cores
 from ver_trainer.options import option, parse_or_help
 
-OURS = (
-    *("state", "depth64", "paper", "state_bf16", "depth64_bf16", "paper_bf16"),
-    *("state_overlap", "depth64_overlap"),
+OURS = tuple(
+    workload + variant
+    for variant in ("", "_overlap", "_bf16", "_overlap_bf16")
+    for workload in ("state", "depth64", "paper")
 )
 NAMES = (*OURS, "sb3_state", "physics")
 

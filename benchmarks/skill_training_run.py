@@ -73,8 +73,8 @@ def ours(name: str, watch: Stopwatch) -> None:
     with tempfile.TemporaryDirectory() as out:
         values = {
             "env": f"skills.envs:{env_id(SKILL)}", "preload": ["skills.envs"], "out": out,
-            "total_steps": 10**9, "collect.worlds": 0, "collect.overlap": variant == "overlap",
-            "precision": "bf16" if variant == "bf16" else "float32",
+            "total_steps": 10**9, "collect.worlds": 0, "collect.overlap": "overlap" in variant,
+            "precision": "bf16" if "bf16" in variant else "float32",
             "ppo.normalize_advantage": True, "optim.lr": 1e-4, "log.progress": False,
             "log.tensorboard": False, "log.checkpoint_interval": 10**6, **settings(workload),
         }  # fmt: skip
