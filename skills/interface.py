@@ -59,10 +59,13 @@ class Skill(ABC):
     Attributes:
         name: which skill.
         privileged: it reads simulator state that a robot could not sense.
+        failed_before: how often the same call has failed in this episode; who starts the skill
+            says so before :meth:`reset`.
     """
 
     name: SkillName
     privileged: bool
+    failed_before: int = 0
 
     @abstractmethod
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Carries a policy on from where its mean action would stand still for ever."""
+"""Carries a policy on from where its mean action would stand still, or fail, for ever."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ WAY, TURN, HAND = 0.05, 0.1, 0.03
 Joints say less: an arm of seven turns on about a hand that stands still."""
 DEVIATION, CORRELATION = 0.6, 0.8
 """Of the noise that is added to the motions: standard, and from one step to the next."""
+AGAIN, MOST = 0.3, 0.6
+"""Deviation in every step for each time that the same call has failed before, and most of it."""
 
 
 class Restless:
@@ -31,8 +33,15 @@ class Restless:
         self._moving = np.asarray(moving)
         self.reset(0)
 
-    def reset(self, seed: int) -> None:
-        """Begin; everything drawn follows from ``seed``."""
+    def reset(self, seed: int, failed_before: int = 0) -> None:
+        """Begin.
+
+        Args:
+            seed: everything drawn follows from it.
+            failed_before: how often the policy has failed at the same already. Its mean action
+                would do the same again, so there is noise in every step, at rest or not.
+        """
+        self._always = min(AGAIN * failed_before, MOST)
         self._rng = np.random.default_rng([seed, 5])
         self._felt: list[np.ndarray] = []
         self._noise = np.zeros(int(self._moving.sum()))
@@ -49,13 +58,14 @@ class Restless:
         self._felt = [*self._felt[-WINDOW:], np.concatenate([base, hand])]
         if len(self._felt) > WINDOW and self._still():
             self._left = LASTS
-        if not self._left:
+        deviation = DEVIATION if self._left else self._always
+        if not deviation:
             return action
-        self._left -= 1
+        self._left = max(self._left - 1, 0)
         fresh = self._rng.normal(size=self._noise.shape)
         self._noise = CORRELATION * self._noise + np.sqrt(1.0 - CORRELATION**2) * fresh
         stirred = action.copy()
-        stirred[self._moving] += DEVIATION * self._noise
+        stirred[self._moving] += deviation * self._noise
         return np.clip(stirred, -1.0, 1.0)
 
     def _still(self) -> bool:

@@ -141,6 +141,7 @@ class _Recorded(Skill):
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
         """See :meth:`Skill.reset`."""
         self._recorder.note(sim, env_id, call)
+        self._skill.failed_before = self.failed_before
         self._skill.reset(sim, env_id, call, seed)
         self._call, self._steps, self._way = call, 0, []
 

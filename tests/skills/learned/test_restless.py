@@ -18,10 +18,7 @@ def play(steps: int, base_speed: float = 0.0, hand_speed: float = 0.0, seed: int
     restless.reset(seed)
     ahead, up = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
     return np.array(
-        [
-            restless.stir(t * base_speed * ahead, t * hand_speed * up, NOTHING)
-            for t in range(steps)
-        ]
+        [restless.stir(t * base_speed * ahead, t * hand_speed * up, NOTHING) for t in range(steps)]
     )
 
 
