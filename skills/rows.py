@@ -30,7 +30,7 @@ _AROUND = (
     "relief",
     "container",
 )
-_CARE: dict[str, Any] = {"mistake_penalty": 4.0, "haste": 0.1, "patience": 50}
+_CARE: dict[str, Any] = {"mistake_penalty": 4.0, "haste": 0.1}
 _DRIVE: dict[str, Any] = {"needs_geodesic": "course", "way": 0.5, "distance_reward": 3.0}
 _STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 1.0, **_CARE}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
@@ -202,7 +202,7 @@ ROWS = (
             **_DRIVE,
             "detour": 1.0,
             "min_distance": 0.05,
-            "off_penalty": 60.0,
+            "off_penalty": 30.0,
             "strays_end": True,
         },
         switches={"grip": 0.998},

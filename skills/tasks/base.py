@@ -22,8 +22,6 @@ from tpsrl.episodes.types import Episode
 from tpsrl.geometry.arrays import Array, full_like_rows
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
-_NEWS = 0.02
-"""Reward that counts as something new."""
 NOWHERE = np.zeros(3)
 """Start of the robot in episodes whose start a task draws itself."""
 
@@ -81,17 +79,11 @@ class Progress:
         steps: (n,) int64, steps of the task.
         force_sum: (n,) float64, accumulated force at the last step, N.
         mastery: (n,) float64, share of the episodes before this one that succeeded.
-        gained: (n,) float64, reward of the task's own so far in the episode.
-        most: (n,) float64, most of it so far.
-        since: (n,) int64, steps since it was about that high.
     """
 
     steps: Array
     force_sum: Array
     mastery: Array
-    gained: Array
-    most: Array
-    since: Array
 
 
 P = TypeVar("P", bound=Progress)
@@ -142,9 +134,6 @@ class Task(ABC, Generic[P]):
             times the share of the last episodes that succeeded: for training from scratch. Who
             cannot do anything yet must dare to touch, release and stop; who can, not to gamble.
         haste: lost in every step, times that share: whoever stands still to make no mistake loses.
-        patience: after so many steps in which the task's own reward came to nothing new the time is
-            up; 0 for the horizon alone: for training, whose steps are else spent on robots that
-            stand still.
         needs_geodesic: what ``View.geodesic`` measures the distance to: ``""``, ``"goal"`` or
             ``"start"``; ``"course"``: along a way that keeps clear of furniture, to the goal of
             Navigate, else to where the robot can reach what the skill is about.
@@ -169,7 +158,6 @@ class Task(ABC, Generic[P]):
     violation_penalty: float = 0.0
     mistake_penalty: float = 0.0
     haste: float = 0.0
-    patience: int = 0
     needs_geodesic: str = ""
     frozen_start: bool = False
 
@@ -346,25 +334,11 @@ class Task(ABC, Generic[P]):
         reward = xp.where(state.diverged, 0.0, reward + self.success_reward * success)
         if self.end_on_success:
             ends = {"success": success, **ends}
-        kept = {"mastery": progress.mastery, **self._count(view, progress, result.reward)}
-        tired = kept["steps"] >= self.horizon
-        if self.patience:
-            tired = tired | (kept["since"] >= self.patience)
-        outcome = self._outcome(view, reward, success, ends, tired, result.metrics)
+        steps = progress.steps + 1
+        outcome = self._outcome(view, reward, success, ends, steps, result.metrics)
+        kept = {"steps": steps, "force_sum": state.force_sum, "mastery": progress.mastery}
         new = type(progress)(**kept, **result.memory)
         return new, outcome
-
-    def _count(self, view: View, progress: P, reward: Array) -> dict[str, Array]:
-        """Return the common ``Progress`` fields after a step that gave a reward of the task's."""
-        xp, gained = view.xp, progress.gained + reward
-        new = gained > progress.most + _NEWS
-        return {
-            "steps": progress.steps + 1,
-            "force_sum": view.state.force_sum,
-            "gained": gained,
-            "most": xp.where(new, gained, progress.most),
-            "since": xp.where(new, 0, progress.since + 1),
-        }
 
     def _too_strong(self, view: View) -> Array | None:
         over = None
@@ -381,11 +355,11 @@ class Task(ABC, Generic[P]):
         reward: Array,
         success: Array,
         ends: dict[str, Array],
-        tired: Array,
+        steps: Array,
         metrics: dict[str, Array],
     ) -> Outcome:
         xp, diverged = view.xp, view.state.diverged
-        cause = xp.where(tired, CAUSE["time"], 0)
+        cause = xp.where(steps >= self.horizon, CAUSE["time"], 0)
         for name in reversed(ends):  # the first that applies is written last
             cause = xp.where(ends[name], CAUSE[name], cause)
         cause = xp.where(diverged, CAUSE["diverged"], cause)
@@ -394,15 +368,11 @@ class Task(ABC, Generic[P]):
 
     def start_fields(self, view: View) -> dict[str, Array]:
         """Return the common ``Progress`` fields at the start."""
-        xp, state = view.xp, view.state
-        zero = xp.zeros_like(state.force_sum)
+        state = view.state
         return {
-            "steps": xp.zeros_like(state.held_object),
+            "steps": view.xp.zeros_like(state.held_object),
             "force_sum": state.force_sum,
-            "mastery": zero,
-            "gained": zero,
-            "most": zero,
-            "since": xp.zeros_like(state.held_object),
+            "mastery": view.xp.zeros_like(state.force_sum),
         }
 
     def nothing(self, view: View) -> Array:

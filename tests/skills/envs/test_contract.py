@@ -128,9 +128,9 @@ def test_place_carries_releases_and_rests():
 def test_who_lets_go_far_from_the_goal_gains_less():
     goal = {"position": np.array([0.5, 0.0, 0.5])}
     free, taught = make_task("place"), EnvConfig(reward="teaching").task("place")
-    assert (free.off_penalty, taught.off_penalty) == (0.0, 60.0)
+    assert (free.off_penalty, taught.off_penalty) == (0.0, 30.0)
     task = dataclasses.replace(free, off_penalty=taught.off_penalty)
-    for gap, lost in ((0.04, 0.0), (0.05, 0.0), (0.1, 3.0), (0.14, 5.4), (0.16, 0.0)):
+    for gap, lost in ((0.04, 0.0), (0.05, 0.0), (0.1, 1.5), (0.14, 2.7), (0.16, 0.0)):
         held = state(object_pos=[0.5, 0.0, 0.5 + gap], held_object=0)
         let_go = state(object_pos=[0.5, 0.0, 0.5 + gap])
         plain = judge(free, held, let_go, **goal)

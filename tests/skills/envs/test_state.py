@@ -268,21 +268,6 @@ def test_who_cannot_stop_does_not_stop_in_vain(skill):
         assert not env.worlds.task.layout.stop and rewards[0] == rewards[1]
 
 
-def test_time_is_up_where_nothing_new_is_gained_for_long():
-    with contextlib.closing(SkillEnv("pick", depth=None, options={"patience": 5})) as env:
-        env.reset(seed=1)
-        worlds, still = env.worlds, np.zeros((1, 10))
-        for _ in range(4):
-            assert not worlds.step(still).truncated.any()
-        gained = worlds.progress.gained + 1.0  # as if the hand had come nearer
-        worlds.progress = dataclasses.replace(worlds.progress, gained=gained)
-        for _ in range(5):
-            assert not worlds.step(still).truncated.any()
-        outcome = worlds.step(still)
-        assert outcome.truncated.all() and CAUSES[int(outcome.cause[0])] == "time"
-        assert int(worlds.progress.steps[0]) == 10
-
-
 def test_mastery_is_what_the_last_episodes_say_and_survives_a_break():
     env = BatchSkillEnv("open_fridge", 2, depth=None, episodes=shipped("in_fridge"))
     env.reset(seed=0)
