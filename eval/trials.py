@@ -164,8 +164,8 @@ class PolicyAgent(EnvAgent):
         if self._sample:
             return action
         state = self.env.sim.state()
-        base, hand = np.asarray(state.base_pose)[0], np.asarray(state.ee_pos)[0]
-        return self._restless.stir(base, hand, action)
+        base, arm = np.asarray(state.base_pose)[0], np.asarray(state.arm_qpos)[0]
+        return self._restless.stir(base, arm, action)
 
 
 def scripted_agent(env: SkillEnv) -> EnvAgent:

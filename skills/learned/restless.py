@@ -8,9 +8,9 @@ from tpsrl.geometry.rotations import wrap
 
 WINDOW, LASTS = 10, 15
 """Steps without motion until it is stirred, and for how many then."""
-WAY, TURN, HAND = 0.05, 0.1, 0.03
-"""Less than this from the begin of the window to its end is no motion: base, m and rad; hand, m.
-Joints say less: an arm of seven turns on about a hand that stands still."""
+WAY, TURN, ARM = 0.05, 0.1, 0.05
+"""Less than this from the begin of the window to its end is no motion: base, m and rad; the arm's
+joints, rad."""
 DEVIATION, CORRELATION = 0.6, 0.8
 """Of the noise that is added to the motions: standard, and from one step to the next."""
 AGAIN, MOST = 0.3, 0.6
@@ -18,7 +18,7 @@ AGAIN, MOST = 0.3, 0.6
 
 
 class Restless:
-    """Adds noise to motions where base and hand have stood still.
+    """Adds noise to motions where base and arm have stood still.
 
     A policy learns with noise on its actions and acts without. Between two ways that are as good
     its mean action can be nothing, and without memory, or with one that has settled, it is nothing
@@ -47,15 +47,15 @@ class Restless:
         self._noise = np.zeros(int(self._moving.sum()))
         self._left = 0
 
-    def stir(self, base: np.ndarray, hand: np.ndarray, action: np.ndarray) -> np.ndarray:
+    def stir(self, base: np.ndarray, arm: np.ndarray, action: np.ndarray) -> np.ndarray:
         """Return the (A,) action in [-1, 1] that is carried out.
 
         Args:
             base: (3,) present x, y, yaw of the base, m and rad.
-            hand: (3,) present position of the end effector in the same frame, m.
+            arm: (7,) present joints, rad.
             action: (A,) of the policy.
         """
-        self._felt = [*self._felt[-WINDOW:], np.concatenate([base, hand])]
+        self._felt = [*self._felt[-WINDOW:], np.concatenate([base, arm])]
         if len(self._felt) > WINDOW and self._still():
             self._left = LASTS
         deviation = DEVIATION if self._left else self._always
@@ -71,5 +71,4 @@ class Restless:
     def _still(self) -> bool:
         gone = self._felt[-1] - self._felt[0]
         turned = abs(float(wrap(gone[2])))
-        moved = float(np.linalg.norm(gone[3:]))
-        return bool(np.hypot(*gone[:2]) < WAY and turned < TURN and moved < HAND)
+        return bool(np.hypot(*gone[:2]) < WAY and turned < TURN and np.abs(gone[3:]).max() < ARM)

@@ -81,10 +81,10 @@ class LearnedSkill(Skill):
         if DEPTH in self.task.sensors:
             seen[DEPTH] = np.asarray(sim.depth())[env_id]
         flat = self._policy.step(seen).astype(np.float64)
-        base, hand = (
-            np.asarray(part)[env_id] for part in (view.state.base_pose, view.state.ee_pos)
+        base, arm = (
+            np.asarray(part)[env_id] for part in (view.state.base_pose, view.state.arm_qpos)
         )
-        flat = self._restless.stir(base, hand, flat)
+        flat = self._restless.stir(base, arm, flat)
         robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
         self._stopped = bool((stop & self.task.stop_counts(view))[env_id])
         return np.asarray(robot)[env_id]

@@ -393,6 +393,30 @@ def test_seeds_of_skills_differ_and_repeat():
     assert len({s for _, s in first}) == len(first)
 
 
+def test_a_skill_is_told_how_often_the_same_call_has_failed_in_this_episode():
+    told, episode = [], tidy_house()
+
+    class Told(ToySkill):
+        def reset(self, sim, env_id, call, seed):
+            told.append((call.skill, call.target, self.failed_before))
+            super().reset(sim, env_id, call, seed)
+
+    def fate(name, call, uses):
+        return "miss" if (name, call.target) == ("pick", 1) and uses < 2 else "ok"
+
+    agent = TpsrlAgent(lambda name: Told(name, fate, log), "replan")
+    for _ in range(2):
+        sim, log = ToySim(episode), []
+        told.clear()
+        agent.wrap_skills(lambda make: make)  # skills anew, with the log of this episode
+        agent.reset(sim, 0, episode, seed=3)
+        while (action := agent.act(sim, 0)) is not None:
+            sim.step(action[None])
+        assert solved(sim)
+        assert [n for skill, target, n in told if (skill, target) == ("pick", 1)] == [0, 1, 2]
+        assert {n for skill, target, n in told if (skill, target) != ("pick", 1)} == {0}
+
+
 def test_unknown_executor_and_missing_reset():
     with pytest.raises(UserError, match="unknown executor 'replann'; did you mean 'replan'"):
         TpsrlAgent(lambda name: None, "replann")
