@@ -158,6 +158,7 @@ class _Noted(Skill):
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
         """See :meth:`Skill.reset`."""
         self._begin(sim, env_id, call)
+        self._skill.failed_before = self.failed_before
         self._skill.reset(sim, env_id, call, seed)
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:

@@ -19,7 +19,7 @@ import pytest
 from eval.commands import dataset as command
 from eval.dataset import lerobot
 from eval.dataset.clone import CloneConfig, clone_skill
-from eval.dataset.frames import HELPER, STATE, NotingAgent, goal_sensors
+from eval.dataset.frames import HELPER, STATE, NotingAgent, _Noted, goal_sensors
 from eval.dataset.lerobot import features, pack
 from eval.dataset.reading import DataSet
 from eval.dataset.record import part_of, record
@@ -31,7 +31,10 @@ from planner.chain.calls import TpsrlOptions
 from planner.chain.motions import MOTIONS
 from planner.chain.tpsrl import TpsrlAgent
 from skills.book import make_skill
+from skills.interface import SkillCall
+from skills.tasks.handoff import StartRecorder
 from skills.tasks.sensors import SENSORS
+from tests.planner.chain.toy import ToySkill
 from tpsrl.engines import make_simulator
 from tpsrl.episodes.habitat_json import load_episodes, save_episodes
 from tpsrl.episodes.shipped import load_shipped
@@ -372,3 +375,19 @@ def test_words_and_statistics():
     assert len(info := features(64, 32)) == 14 and info["action"]["shape"] == [10]
     assert info["observation.state"]["shape"][0] == sum(SENSORS[s].size for s in STATE)
     assert len(goal_sensors()) == len(set(goal_sensors()))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda skill: _Noted(skill, lambda *_: None),
+        lambda skill: StartRecorder().wrap(lambda _: skill)("wait"),
+    ],
+)
+def test_a_skill_that_is_watched_is_told_of_its_failures_as_well(wrap):
+    """What is recorded of a chain is what the same chain does unwatched."""
+    watched = ToySkill("wait", lambda *_: "ok", [])
+    skill = wrap(watched)
+    skill.failed_before = 2
+    skill.reset(None, 0, SkillCall("wait"), 0)
+    assert watched.failed_before == 2
