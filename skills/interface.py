@@ -78,3 +78,28 @@ class Skill(ABC):
     @abstractmethod
     def status(self, sim: Simulator, env_id: int) -> SkillStatus:
         """Say whether the skill has finished, judged on the present state."""
+
+
+class WatchedSkill(Skill):
+    """Does what another skill does, and is told what that one is told; subclasses watch it.
+
+    Args:
+        skill: that acts.
+    """
+
+    def __init__(self, skill: Skill) -> None:
+        self.name, self.privileged = skill.name, skill.privileged
+        self._skill = skill
+
+    def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
+        """See :meth:`Skill.reset`."""
+        self._skill.failed_before = self.failed_before
+        self._skill.reset(sim, env_id, call, seed)
+
+    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
+        """See :meth:`Skill.act`."""
+        return self._skill.act(sim, env_id)
+
+    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
+        """See :meth:`Skill.status`."""
+        return self._skill.status(sim, env_id)

@@ -11,7 +11,7 @@ import numpy as np
 from eval.dataset.words import MOTION_WORDS, call_words, task_words
 from planner.chain.interface import Agent, AgentReport
 from skills.book import BOOK, chained, make_task, row_of
-from skills.interface import HELPERS, Skill, SkillCall, SkillStatus
+from skills.interface import HELPERS, Skill, SkillCall, WatchedSkill
 from skills.tasks.sensors import PICTURES, SENSORS, observe
 from skills.tasks.state import GoalRow, View, stack_goals
 from tpsrl.episodes.types import Episode
@@ -148,23 +148,14 @@ class NotingAgent:
         )
 
 
-class _Noted(Skill):
+class _Noted(WatchedSkill):
     """A skill that says when it begins."""
 
     def __init__(self, skill: Skill, begin: Callable[[Simulator, int, SkillCall], None]) -> None:
-        self.name, self.privileged = skill.name, skill.privileged
-        self._skill, self._begin = skill, begin
+        super().__init__(skill)
+        self._begin = begin
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
         """See :meth:`Skill.reset`."""
         self._begin(sim, env_id, call)
-        self._skill.failed_before = self.failed_before
-        self._skill.reset(sim, env_id, call, seed)
-
-    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
-        """See :meth:`Skill.act`."""
-        return self._skill.act(sim, env_id)
-
-    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
-        """See :meth:`Skill.status`."""
-        return self._skill.status(sim, env_id)
+        super().reset(sim, env_id, call, seed)

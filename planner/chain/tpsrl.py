@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -67,7 +66,6 @@ class TpsrlAgent:
         self._report = AgentReport()
         self._running: tuple[Step, SkillRecord, Skill] | None = None
         self._seed, self._runs = 0, 0
-        self._failures: Counter[SkillCall] = Counter()
         self._stopped = False
 
     def reset(self, sim: Simulator, env_id: int, episode: Episode, seed: int) -> None:
@@ -80,7 +78,6 @@ class TpsrlAgent:
         self._report = AgentReport(extra={"executor": self.executor})
         self._running, self._stopped = None, False
         self._seed, self._runs = seed, 0
-        self._failures.clear()
         self._world = SymbolicWorld(sim, env_id)
         self._goals = list(episode.goals) if isinstance(episode, Errand) else [self._problem.goal]
         self._executor = self._next_executor()
@@ -96,8 +93,6 @@ class TpsrlAgent:
         last = self._ended(sim, env_id)
         while self._running is None and not self._stopped:
             step = self._executor.next(last)
-            if last is not None and last[1].outcome != "success":
-                self._failures[last[0].call] += 1
             if step is None and self._executor.finished and self._goals:
                 last = None
                 if self._go_on():
@@ -150,7 +145,9 @@ class TpsrlAgent:
         skill = MOTIONS[step.motion]() if step.motion else self._skill(step.call.skill)
         seed = np.random.SeedSequence([self._seed, self._runs]).generate_state(1)[0]
         self._runs += 1
-        skill.failed_before = self._failures[step.call]
+        skill.failed_before = sum(
+            past.action == step.text and past.outcome != "success" for past in self._report.skills
+        )
         skill.reset(sim, env_id, step.call, int(seed))
         name = step.motion or step.call.skill
         record = SkillRecord(skill=name, action=step.text)

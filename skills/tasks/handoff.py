@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus
+from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus, WatchedSkill
 from tpsrl.episodes.habitat_json import episode_from_json, episode_to_json
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -130,19 +130,18 @@ class StartRecorder:
         return [capture_start(sim, env_id, call)]
 
 
-class _Recorded(Skill):
+class _Recorded(WatchedSkill):
     """A skill that tells a recorder where it starts, and what it went through if it ends well."""
 
     def __init__(self, skill: Skill, recorder: StartRecorder) -> None:
-        self.name, self.privileged = skill.name, skill.privileged
-        self._skill, self._recorder = skill, recorder
+        super().__init__(skill)
+        self._recorder = recorder
         self._way: list[HandoffStart] = []
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
         """See :meth:`Skill.reset`."""
         self._recorder.note(sim, env_id, call)
-        self._skill.failed_before = self.failed_before
-        self._skill.reset(sim, env_id, call, seed)
+        super().reset(sim, env_id, call, seed)
         self._call, self._steps, self._way = call, 0, []
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
@@ -151,11 +150,11 @@ class _Recorded(Skill):
         if every and self._steps and self._steps % every == 0:
             self._way += self._recorder.seen(sim, env_id, self._call)
         self._steps += 1
-        return self._skill.act(sim, env_id)
+        return super().act(sim, env_id)
 
     def status(self, sim: Simulator, env_id: int) -> SkillStatus:
         """See :meth:`Skill.status`."""
-        status = self._skill.status(sim, env_id)
+        status = super().status(sim, env_id)
         if status.done:
             self._recorder.starts += self._way
             self._way = []

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.chain.predicates import HabTask
+from planner.chain.tpsrl import TpsrlAgent
 from skills.interface import Skill, SkillStatus
 from tpsrl.episodes.types import Episode, RigidObject, Target
 from tpsrl.sim.door import EngineInfo, ReceptacleInfo, SceneInfo, SimState, Simulator
@@ -199,3 +201,35 @@ class ToySkill(Skill):
             sim.move_joint(call.joint, OPEN[call.joint])
         elif self.name in ("close_cab", "close_fridge"):
             sim.move_joint(call.joint, 0.0)
+
+
+def run(episode, executor, fate=None, limit=5000, options=None, each_step=None):
+    """Run an episode to the agent's stop; return simulator, report and skill log."""
+    sim, log = ToySim(episode), []
+    agent = TpsrlAgent(
+        lambda name: ToySkill(name, fate or (lambda *_: "ok"), log), executor, options=options
+    )
+    agent.reset(sim, 0, episode, seed=3)
+    for _ in range(limit):
+        action = agent.act(sim, 0)
+        if action is None:
+            assert agent.act(sim, 0) is None  # and stays stopped
+            return sim, agent.report(), log
+        sim.step(action[None])
+        if each_step:
+            each_step(sim)
+    raise AssertionError("the agent did not stop")
+
+
+def once(skill, target, ending):
+    return lambda name, call, uses: (
+        ending if name == skill and call.target == target and uses == 0 else "ok"
+    )
+
+
+def names(report):
+    return [r.skill for r in report.skills]
+
+
+def solved(sim):
+    return HabTask().success(sim, 0)
