@@ -21,7 +21,8 @@ from tpsrl.episodes.shipped import load_shipped
 from tpsrl.files import write_json
 from tpsrl.robot import fetch
 from tpsrl.sim.mujoco.engine import MujocoSimulator
-from tpsrl.sim.mujoco.model import GROUP_BOTH, GROUP_DEPTH
+from tpsrl.sim.mujoco.model import GROUP_DEPTH
+from tpsrl.sim.mujoco.objects import GROUP_BOTH
 from tpsrl.sim.mujoco.opengl import open_context
 from ver_trainer.options import option, parse_or_help
 

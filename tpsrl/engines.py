@@ -11,8 +11,11 @@ from tpsrl.errors import UserError, nearest
 from tpsrl.habitat.engine import habitat_simulator
 from tpsrl.habitat.hosted import mujoco_server
 from tpsrl.habitat.scenes import Scenes
+from tpsrl.scenes.description import ObjectType
+from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.mujoco.engine import MujocoSimulator
+from tpsrl.sim.mujoco.forms import Forms
 
 ENGINES = ("mujoco", "mujoco_server", "habitat")
 """``mujoco_server`` is MuJoCo in a process of its own, reached as Habitat's is."""
@@ -67,7 +70,7 @@ def _mujoco(
     return MujocoSimulator(
         num_envs,
         depth=depth,
-        pool=object_pool(episodes) if pool is None else pool,
+        pool=object_pool(episodes, dataset.types) if pool is None else pool,
         apartment=dataset.apartment,
         types=dataset.types,
     )
@@ -86,9 +89,16 @@ def make_stage(depth: int | None, scenes: Mapping[str, Any] | None = None) -> Mu
     return _mujoco(1, depth, None if scenes is None else Scenes(**scenes), None)
 
 
-def object_pool(episodes: Iterable[Episode]) -> dict[str, int]:
-    """Return the most objects of each type that any of the episodes needs, sorted by type."""
-    pool: Counter[str] = Counter()
+def object_pool(
+    episodes: Iterable[Episode], types: Mapping[str, ObjectType] | None = None
+) -> dict[str, int]:
+    """Return how many bodies MuJoCo has to compile in for any of the episodes, sorted by type.
+
+    Args:
+        episodes: to be loaded.
+        types: of their objects; ``None`` for those of the benchmark.
+    """
+    forms, pool = Forms(object_types() if types is None else types), Counter[str]()
     for episode in episodes:
-        pool |= Counter(item.type for item in episode.objects)
+        pool |= forms.need(episode)
     return dict(sorted(pool.items()))

@@ -172,8 +172,10 @@ class EnvConfig:
         starts, fraction = self._starts(skill)
         task = self.task(skill)
         scenes = self.scenes(task.scenario)
+        types = None
         if scenes is not None:
-            episodes = scenes.read()[1]
+            dataset, episodes = scenes.read()
+            types = dataset.types
         elif fraction < 1.0:
             episodes = self._episodes(task.scenario)
         else:
@@ -185,7 +187,7 @@ class EnvConfig:
                 None if scenes is None else asdict(scenes),
                 self._habitat(),
                 num_envs=num_envs,
-                pool=object_pool([*episodes, *(s.episode for s in starts)]),
+                pool=object_pool([*episodes, *(s.episode for s in starts)], types),
             )
         return SkillWorlds(
             task,

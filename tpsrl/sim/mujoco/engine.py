@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,10 +28,10 @@ from tpsrl.sim.door import (
     check_reset,
 )
 from tpsrl.sim.mujoco.contacts import cast, deepest_overlap
+from tpsrl.sim.mujoco.forms import Forms, Kinds
 from tpsrl.sim.mujoco.head import HeadDepth
 from tpsrl.sim.mujoco.model import build
 from tpsrl.sim.mujoco.native import stop_clock
-from tpsrl.sim.mujoco.pool import fits, need
 from tpsrl.sim.mujoco.render import Renderer
 from tpsrl.sim.mujoco.shared import SharedModel
 from tpsrl.sim.mujoco.stage import Poses, Solid, place, solid_poses, solids
@@ -42,19 +43,9 @@ from tpsrl.sim.scene_info import SceneLibrary
 
 _log = logging.getLogger(__name__)
 
-DEFAULT_POOL = {
-    "002_master_chef_can": 5,
-    "003_cracker_box": 5,
-    "004_sugar_box": 5,
-    "005_tomato_soup_can": 5,
-    "007_tuna_fish_can": 5,
-    "008_pudding_box": 5,
-    "009_gelatin_box": 5,
-    "010_potted_meat_can": 5,
-    "024_bowl": 5,
-    "013_apple": 1,
-}
-"""Bodies compiled in from the start; a pool that is too small for an episode grows."""
+DEFAULT_POOL = {"002_master_chef_can": 30, "024_bowl": 5}
+"""Bodies compiled in from the start, what an episode of the benchmark needs. A pool that is too
+small for an episode grows."""
 
 
 class MujocoSimulator(Simulator):
@@ -64,7 +55,8 @@ class MujocoSimulator(Simulator):
         num_envs: worlds in this process, stepped one after the other.
         depth: pixels of the square head depth picture; ``None`` renders none, which is what
             scripted agents and the episode generator want.
-        pool: object type -> bodies to compile in.
+        pool: object type -> bodies to compile in, each of which can be of any type of the same
+            form (``tpsrl.sim.mujoco.forms``).
         apartment: the apartment, by default the project's own.
         types: the object types, by default the YCB objects of the benchmark.
 
@@ -88,13 +80,16 @@ class MujocoSimulator(Simulator):
         stop_clock()
         self.num_envs = num_envs
         self.info = EngineInfo("mujoco", mujoco.__version__, fetch.CONTROL_HZ, fetch.PHYSICS_HZ)
-        self._types = object_types() if types is None else types
+        self._forms = Forms(object_types() if types is None else types)
         self._library = SceneLibrary(load_apartment() if apartment is None else apartment)
-        self._pool = dict(DEFAULT_POOL if pool is None else pool)
+        self._pool: Counter[str] = Counter()
+        for name, count in (DEFAULT_POOL if pool is None else pool).items():
+            self._pool[self._forms.of[name]] += count
         self._depth_size = depth
         self._renderer: Renderer | None = None
         self._worlds, head = self._build(num_envs)
         self._heads = [head] * num_envs
+        self._shapes = [np.zeros(0, dtype=np.int64)] * num_envs
         self._states = np.array([world.addresses.table for world in self._worlds])
         self._steps: tuple[np.ndarray, np.ndarray] | None = None
         index = self._worlds[0].index
@@ -121,11 +116,11 @@ class MujocoSimulator(Simulator):
         check_reset(ids, episodes, seeds)
         self._steps = None
         for env_id, episode, seed in zip(ids, episodes, seeds, strict=True):
-            self._library.check_episode(episode, self._types)
+            self._library.check_episode(episode, self._forms.types)
             scene = self._library.scene(episode.layout)
-            if not fits(self._worlds[env_id].index.pool, episode):
-                self._grow(env_id, episode)
+            self._make_room(env_id, episode)
             self._worlds[env_id].load(episode, scene, int(seed))
+            self._show(env_id)
             self._look(env_id)
         self._changed.update(ids)
 
@@ -230,9 +225,9 @@ class MujocoSimulator(Simulator):
         if snapshot.engine != "mujoco":
             raise UserError(f"A snapshot of engine '{snapshot.engine}' cannot go into MuJoCo.")
         episode, self._steps = snapshot.data["episode"], None
-        if not fits(self._worlds[env_id].index.pool, episode):
-            self._grow(env_id, episode)
+        self._make_room(env_id, episode)
         self._worlds[env_id].restore(snapshot.data, self._library.scene(episode.layout))
+        self._show(env_id)
         if snapshot.data["depth"] is not None:
             self._depth[env_id] = snapshot.data["depth"]
         self._changed.add(env_id)
@@ -364,23 +359,33 @@ class MujocoSimulator(Simulator):
         return self._steps
 
     def _build(self, count: int) -> tuple[list[World], HeadDepth | None]:
-        model, index = build(self._library.apartment, self._types, self._pool)
+        model, index = build(self._library.apartment, self._forms, self._pool)
         head = None
         if self._depth_size is not None:
-            head = HeadDepth(model)
-        shared = SharedModel(model, list(index.roots.values()))
-        return [World(shared, index, self._types) for _ in range(count)], head
+            head = HeadDepth(model, self._forms)
+        kinds = Kinds(model, self._forms, index.pool)
+        shared = SharedModel(model, list(index.roots.values()), kinds)
+        return [World(shared, index, self._forms) for _ in range(count)], head
 
-    def _grow(self, env_id: int, episode: Episode) -> None:
-        """Recompile one world with a pool that holds the episode's objects too."""
-        for name, count in need(episode).items():
-            self._pool[name] = max(self._pool.get(name, 0), count)
+    def _make_room(self, env_id: int, episode: Episode) -> None:
+        """Recompile a world whose pool is too small for an episode."""
+        if self._forms.fits(self._worlds[env_id].index.pool, episode):
+            return
+        self._pool |= self._forms.need(episode)
         divergences = self._worlds[env_id].count.divergences
         (self._worlds[env_id],), self._heads[env_id] = self._build(1)
         self._worlds[env_id].count.divergences.extend(divergences)
         self._states[env_id] = self._worlds[env_id].addresses.table
 
+    def _show(self, env_id: int) -> None:
+        """Let the head camera of a world see the objects of its episode."""
+        head, world = self._heads[env_id], self._worlds[env_id]
+        if head is not None and world.episode is not None:
+            types = [item.type for item in world.episode.objects]
+            self._shapes[env_id] = head.shapes(world.object_bodies, types)
+
     def _look(self, env_id: int) -> None:
         head = self._heads[env_id]
         if head is not None:
-            head.look(self._worlds[env_id].data, self._depth[env_id, :, :, 0])
+            shapes, data = self._shapes[env_id], self._worlds[env_id].data
+            head.look(data, shapes, self._depth[env_id, :, :, 0])

@@ -22,11 +22,11 @@ from tpsrl.robot.mjcf import (
     GROUP_COLLISION,
     add_fetch,
 )
-from tpsrl.scenes.description import Apartment, Furniture, Link, ObjectType, Shape
+from tpsrl.scenes.description import Apartment, Furniture, Link, Shape
 from tpsrl.sim.mujoco import meshes
+from tpsrl.sim.mujoco.forms import Forms, Pool
+from tpsrl.sim.mujoco.objects import PRIMITIVE, add_mesh, add_object, add_object_meshes, eq_data
 
-GROUP_BOTH = 2
-"""Seen in colour and in depth: the robot and the objects."""
 GROUP_COLOUR = 1
 """Furniture and walls in colour, a mesh per colour."""
 GROUP_DEPTH = 4
@@ -35,16 +35,17 @@ GROUP_DEPTH = 4
 PARKING = np.array([60.0, 0.0, 0.0])
 """Objects of the pool that an episode does not use rest there, asleep and out of sight."""
 
+PARKING_HEIGHT = 0.2
+"""There they need no ground, since they sleep from the start."""
+
+MEAN_INERTIA = 1.0
+"""By what solvers measure what is left to gain, kg. MuJoCo's own would depend on the pool."""
+
 SKIN = 5.0
 """Inverse inertia, 1/kg, that contacts reckon a link of the robot with at least. It makes them
 30 to 60 kN/m stiff; a link that cannot move aside would otherwise meet furniture at 1 MN/m."""
 
 _BOX, _MESH = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_MESH
-PRIMITIVE = {
-    "box": _BOX,
-    "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
-    "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
-}
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class ModelIndex:
     """Ids of the things that the engine touches every step.
 
     Attributes:
-        pool: object type -> body ids of its instances.
+        pool: form of objects -> bodies.
         weld: body id of an object -> id of its suction constraint.
         roots: furniture name -> body id.
         joint_names, joint_ids, joint_bodies: furniture joints in a fixed order.
@@ -62,7 +63,7 @@ class ModelIndex:
         marker_of_geom: (ngeom,) index of the marker whose link owns the geom, -1 for none.
     """
 
-    pool: Mapping[str, tuple[int, ...]]
+    pool: Pool
     weld: Mapping[int, int]
     roots: Mapping[str, int]
     joint_names: tuple[str, ...]
@@ -82,15 +83,15 @@ class ModelIndex:
 
 
 def build(
-    apartment: Apartment, types: Mapping[str, ObjectType], pool: Mapping[str, int]
+    apartment: Apartment, forms: Forms, pool: Mapping[str, int]
 ) -> tuple[mujoco.MjModel, ModelIndex]:
     """Compile the model.
 
     Args:
         apartment: walls and furniture.
-        types: every known object type; all their meshes are compiled in, so that models with
+        forms: of every known object type; all their meshes are compiled in, so that models with
             different pools can share one graphics context.
-        pool: object type -> number of bodies.
+        pool: form -> number of bodies.
 
     Returns:
         The model and the index of its parts.
@@ -101,16 +102,22 @@ def build(
     _walls(spec, apartment)
     for piece in apartment.furniture:
         _furniture(spec, piece)
-    _object_meshes(spec, types)
-    slot = 0
-    for name, count in sorted(pool.items()):
-        for k in range(count):
-            pos = PARKING + (slot % 16, slot // 16, types[name].half_size[2])
-            _object(spec, types[name], f"{name}:{k}", pos)
-            slot += 1
+    add_object_meshes(spec, forms.types)
+    first = forms.several()
+    names = [
+        f"{form}:{k}"
+        for form in sorted(pool, key=lambda form: (form not in first, form))
+        for k in range(pool[form])
+    ]
+    for slot, name in enumerate(names):
+        kind = forms.types[name.rpartition(":")[0]]
+        add_object(spec, kind, name, PARKING + (slot % 16, slot // 16, PARKING_HEIGHT))
     model = spec.compile()
+    model.stat.meaninertia = MEAN_INERTIA
     index = _index(model, apartment, pool)
     _pad(model, index)
+    for form, bodies in index.pool.items():
+        _level(model, forms, form, bodies)
     return model, index
 
 
@@ -118,6 +125,17 @@ def _pad(model: mujoco.MjModel, index: ModelIndex) -> None:
     """Make the robot's links no harder to the touch than ``SKIN``."""
     links = np.unique(model.geom_bodyid[index.robot_geom])
     model.body_invweight0[links] = np.maximum(model.body_invweight0[links], SKIN)
+
+
+def _level(model: mujoco.MjModel, forms: Forms, form: str, bodies: Sequence[int]) -> None:
+    """Take from objects' weights what the place where they are parked did to the last digits."""
+    known = forms.bodies[form]
+    first = int(forms.model.body_dofadr[known])
+    for body in bodies:
+        model.body_invweight0[body] = forms.model.body_invweight0[known]
+        dofs = slice(int(model.body_dofadr[body]), int(model.body_dofadr[body]) + 6)
+        for field in ("dof_invweight0", "dof_M0", "dof_length"):
+            getattr(model, field)[dofs] = getattr(forms.model, field)[first : first + 6]
 
 
 def _options(spec: mujoco.MjSpec) -> None:
@@ -192,7 +210,7 @@ def _furniture(spec: mujoco.MjSpec, piece: Furniture) -> None:
             name2=bodies[marker.link].name,
             active=False,
             solref=(0.04, 1.0),
-            data=_eq_data(),
+            data=eq_data(),
         )
 
 
@@ -253,7 +271,7 @@ def _colliding(
         "condim": 3,
     }
     if shape.kind == "mesh":
-        _add_mesh(spec, name, shape.vertices, shape.faces, hull=True)
+        add_mesh(spec, name, shape.vertices, shape.faces, hull=True)
         body.add_geom(type=_MESH, meshname=name, **options)
     else:
         body.add_geom(type=PRIMITIVE[shape.kind], size=shape.size, **options)
@@ -267,85 +285,11 @@ def _visual(
     group: int,
     rgba: tuple[float, ...] = (0.7, 0.7, 0.7, 1.0),
 ) -> None:
-    _add_mesh(spec, name, *meshes.merge(shapes), hull=False)
+    add_mesh(spec, name, *meshes.merge(shapes), hull=False)
     body.add_geom(
         name=name, type=_MESH, meshname=name, group=group, contype=0, conaffinity=0, mass=0,
         rgba=rgba,
     )  # fmt: skip
-
-
-def _add_mesh(
-    spec: mujoco.MjSpec,
-    name: str,
-    vertices: np.ndarray | None,
-    faces: np.ndarray | None,
-    hull: bool,
-) -> None:
-    assert vertices is not None and faces is not None
-    spec.add_mesh(
-        name=name,
-        uservert=np.asarray(vertices, dtype=float).ravel(),
-        userface=np.asarray(faces, dtype=np.int32).ravel(),
-        inertia=mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
-        if not hull
-        else mujoco.mjtMeshInertia.mjMESH_INERTIA_CONVEX,
-        maxhullvert=32 if hull else -1,
-    )
-
-
-def _object_meshes(spec: mujoco.MjSpec, types: Mapping[str, ObjectType]) -> None:
-    for name, kind in sorted(types.items()):
-        if len(kind.shapes) > 1:
-            _add_mesh(spec, f"{name}#visual", *meshes.merge(kind.shapes), hull=False)
-        for k, shape in enumerate(kind.shapes):
-            if shape.kind == "mesh":
-                _add_mesh(spec, f"{name}#{k}", shape.vertices, shape.faces, hull=True)
-
-
-def _object(spec: mujoco.MjSpec, kind: ObjectType, name: str, pos: np.ndarray) -> None:
-    body = spec.worldbody.add_body(name=name, pos=pos)
-    body.add_freejoint(name=name)
-    round_ = all(s.kind == "sphere" for s in kind.shapes)
-    several = len(kind.shapes) > 1
-    solid = [s for s in kind.shapes if s.collide]
-    for k, shape in enumerate(solid):
-        options = {
-            "name": f"{name}#{k}",
-            "pos": shape.pos,
-            "quat": shape.quat,
-            "rgba": shape.rgba,
-            "mass": kind.mass / len(solid),
-            "group": GROUP_COLLISION if several else GROUP_BOTH,
-            "contype": BIT_OBJECT,
-            "conaffinity": BIT_OBJECT | BIT_ROBOT | BIT_CUP,
-            "friction": (0.8, 0.02, 0.02) if round_ else (0.8, 0.01, 0.001),
-            "condim": 6 if round_ else 4,
-        }
-        if shape.kind == "mesh":
-            body.add_geom(type=_MESH, meshname=f"{kind.name}#{k}", **options)
-        else:
-            body.add_geom(type=PRIMITIVE[shape.kind], size=shape.size, **options)
-    if several:
-        body.add_geom(
-            name=f"{name}#visual", type=_MESH, meshname=f"{kind.name}#visual", group=GROUP_BOTH,
-            contype=0, conaffinity=0, mass=0, rgba=kind.shapes[0].rgba,
-        )  # fmt: skip
-    spec.add_equality(
-        name=f"suction/{name}",
-        type=mujoco.mjtEq.mjEQ_WELD,
-        objtype=mujoco.mjtObj.mjOBJ_BODY,
-        name1="gripper_link",
-        name2=name,
-        active=False,
-        solref=(0.02, 1.0),
-        data=_eq_data(torquescale=1.0),
-    )
-
-
-def _eq_data(torquescale: float = 0.0) -> np.ndarray:
-    data = np.zeros(mujoco.mjNEQDATA)
-    data[6], data[10] = 1.0, torquescale
-    return data
 
 
 def _index(model: mujoco.MjModel, apartment: Apartment, pool: Mapping[str, int]) -> ModelIndex:

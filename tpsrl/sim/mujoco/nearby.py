@@ -35,16 +35,14 @@ class Nearby:
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         now = model.body_contype, model.body_conaffinity
-        boxes = np.zeros((model.nbody, 6))
-        has = model.body_bvhadr >= 0
-        boxes[has] = model.bvh_aabb[model.body_bvhadr[has]]
+        self._boxes = np.zeros((model.nbody, 6))
         self._bodies = np.arange(model.nbody, dtype=np.int32)
-        self._bodies[0] = model.nbody - 1
+        self.look_at(model, self._bodies[1:].copy())
         self._addresses = Addresses(
             [
                 *now,
                 *(values.copy() for values in now),
-                boxes,
+                self._boxes,
                 np.zeros((model.nbody, 6)),
                 data.xipos,
                 data.ximat,
@@ -61,8 +59,15 @@ class Nearby:
         )
         self.table = self._addresses.table
 
-    def look_at(self, bodies: np.ndarray) -> None:
-        """Never keep any but these (k,) bodies, which hold all of a tree or nothing of it."""
+    def look_at(self, model: mujoco.MjModel, bodies: np.ndarray) -> None:
+        """Never keep any but these (k,) bodies, which hold all of a tree or nothing of it.
+
+        Args:
+            model: as that of the world: it says how large they are.
+            bodies: of it.
+        """
+        solid = bodies[model.body_bvhadr[bodies] >= 0]
+        self._boxes[solid] = model.bvh_aabb[model.body_bvhadr[solid]]
         self._bodies[0] = len(bodies)
         self._bodies[1 : 1 + len(bodies)] = bodies
 

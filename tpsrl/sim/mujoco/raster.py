@@ -20,17 +20,17 @@ Point = tuple[float, float, float]
 
 
 class DepthParts(NamedTuple):
-    """Rigid parts that a picture may show, and the camera's constants.
+    """Rigid parts of a picture, the shapes that they may have, and the camera's constants.
 
     Attributes:
         geoms: (p,) int64 rows of the parts' poses.
-        radii: (p,) float64 of spheres around the parts' origins that hold them, m.
-        corners: (p, 2) int64 first and one past the last row of ``vertices``.
-        sides: (p, 2) int64 likewise of ``faces``.
-        vertices: (v, 3) float64, each in its part's frame, m.
-        faces: (f, 3) int64 vertices of triangles, counted from their part's first,
+        radii: (s,) float64 of spheres around the shapes' origins that hold them, m.
+        corners: (s, 2) int64 first and one past the last row of ``vertices``.
+        sides: (s, 2) int64 likewise of ``faces``.
+        vertices: (v, 3) float64, each in its shape's frame, m.
+        faces: (f, 3) int64 vertices of triangles, counted from their shape's first,
             counter-clockwise seen from outside.
-        most: vertices of the largest part.
+        most: vertices of the largest shape.
         tangent: of half the field of view, which is the same in both directions.
         near: what is nearer to the plane of the camera is not seen, m.
         far: of the background, m.
@@ -195,6 +195,7 @@ def _point(points: np.ndarray, row: int) -> Point:
 @compiled
 def draw(
     parts: DepthParts,
+    shapes: np.ndarray,
     positions: np.ndarray,
     rotations: np.ndarray,
     eye: np.ndarray,
@@ -205,6 +206,7 @@ def draw(
 
     Args:
         parts: what may be seen.
+        shapes: (p,) int64 what each part looks like, -1 where there is none.
         positions: (g, 3) of the parts, m.
         rotations: (g, 9) of the parts, rows of matrices.
         eye: (3,) position of the camera, m.
@@ -216,18 +218,20 @@ def draw(
     inverse = np.full((size, size), np.float32(1.0 / parts.far), dtype=np.float32)
     points, view = np.empty((parts.most, 3)), np.empty((3, 4))
     for k in range(len(parts.geoms)):
-        geom = parts.geoms[k]
-        _place(view, axes, positions[geom] - eye, rotations[geom], parts.tangent)
-        if _out_of_sight(view[:, 3], parts.radii[k], parts.tangent, parts.far):
+        geom, shape = parts.geoms[k], shapes[k]
+        if shape < 0:
             continue
-        first, last = parts.corners[k, 0], parts.corners[k, 1]
+        _place(view, axes, positions[geom] - eye, rotations[geom], parts.tangent)
+        if _out_of_sight(view[:, 3], parts.radii[shape], parts.tangent, parts.far):
+            continue
+        first, last = parts.corners[shape, 0], parts.corners[shape, 1]
         for i in range(last - first):
             p = _point(parts.vertices, first + i)
             for row in range(3):
                 points[i, row] = (
                     view[row, 0] * p[0] + view[row, 1] * p[1] + view[row, 2] * p[2] + view[row, 3]
                 )
-        for side in range(parts.sides[k, 0], parts.sides[k, 1]):
+        for side in range(parts.sides[shape, 0], parts.sides[shape, 1]):
             a = _point(points, parts.faces[side, 0])
             b = _point(points, parts.faces[side, 1])
             c = _point(points, parts.faces[side, 2])

@@ -13,7 +13,8 @@ import numpy as np
 
 from tpsrl.errors import UserError
 from tpsrl.robot.mjcf import GROUP_COLLISION
-from tpsrl.sim.mujoco.model import GROUP_BOTH, GROUP_COLOUR
+from tpsrl.sim.mujoco.model import GROUP_COLOUR
+from tpsrl.sim.mujoco.objects import GROUP_BOTH
 from tpsrl.sim.mujoco.opengl import open_context
 
 CAMERAS = ("third_person", "head", "arm", "overview")

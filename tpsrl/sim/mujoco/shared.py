@@ -1,7 +1,8 @@
 """One compiled model in which many worlds take turns.
 
-A model is 5 MB, what differs between worlds 4 kB: where the furniture stands, which geoms collide
-and how held things are held. With a model each, 64 worlds would read 64 models from memory in turn.
+A model is 5 MB, what differs between worlds 20 kB: where the furniture stands, what its objects
+are, which geoms collide and how held things are held. With a model each, 64 worlds would read 64
+models from memory in turn.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ import mujoco
 import numpy as np
 
 from tpsrl.compiled import compiled
+from tpsrl.sim.mujoco.forms import FIELDS, Kinds
 from tpsrl.sim.mujoco.memory import Addresses, floats, numbers, words
 
-OWN = 12
+_KINDS = 12
+"""Where in a table the fields of :class:`Kinds` stand: of the model, of the world, lengths."""
+_FIELDS = len(FIELDS)
+OWN = _KINDS + 3 * _FIELDS
 """Length of the table of a world's own."""
 
 
@@ -32,7 +37,22 @@ class Own:
         arrays = [shared.inside, *shared.fields, shared.holds, *self._fields, self._hold]
         sizes = len(shared.first[0]), len(shared.first[2]), shared.holds.shape[1]
         self._addresses = Addresses(arrays, sizes)
-        self.table = self._addresses.table
+        self._shared_kinds = shared.kinds
+        self._kinds = [piece.copy() for piece in shared.kinds.pieces]
+        pieces = [*shared.kinds.pieces, *self._kinds]
+        places = [piece.ctypes.data for piece in pieces]
+        lengths = [piece.nbytes // 4 for piece in self._kinds]
+        self.table = np.array([*self._addresses.table, *places, *lengths], dtype=np.int64)
+
+    def become(self, bodies: np.ndarray, types: list[str]) -> None:
+        """Make bodies objects of other types, in the model as it is this world's.
+
+        Args:
+            bodies: (k,), each of the form of its type.
+            types: (k,) names.
+        """
+        kinds = self._shared_kinds
+        kinds.write(kinds.rows(bodies, types), self._kinds, kinds.pieces)
 
     @property
     def hold(self) -> tuple[int, np.ndarray] | None:
@@ -52,10 +72,11 @@ class SharedModel:
     Args:
         model: compiled; its fields as they are now are every world's first.
         moved: ids of the bodies that worlds place differently.
+        kinds: what bodies of it can be.
     """
 
-    def __init__(self, model: mujoco.MjModel, moved: list[int]) -> None:
-        self._model = model
+    def __init__(self, model: mujoco.MjModel, moved: list[int], kinds: Kinds) -> None:
+        self._model, self.kinds = model, kinds
         span = slice(min(moved), max(moved) + 1)
         self.fields = [model.body_pos[span], model.body_quat[span], model.geom_conaffinity]
         self.holds = model.eq_data
@@ -94,6 +115,9 @@ def enter(table: np.ndarray) -> None:
     if hold[0] >= 0.0:
         constraint = int(hold[0])
         floats(table[4], constraint + 1, table[11])[constraint] = hold[1:]
+    for k in range(_KINDS, _KINDS + _FIELDS):
+        size = table[k + 2 * _FIELDS]
+        numbers(table[k], size)[:] = numbers(table[k + _FIELDS], size)
     inside[0] = here
 
 

@@ -8,9 +8,11 @@ from typing import Protocol
 import mujoco
 import numpy as np
 
+from tpsrl.episodes.types import Episode
 from tpsrl.scenes.description import Shape
 from tpsrl.sim.mujoco import meshes
-from tpsrl.sim.mujoco.model import GROUP_BOTH, GROUP_COLOUR, PRIMITIVE, ModelIndex
+from tpsrl.sim.mujoco.model import GROUP_COLOUR, ModelIndex
+from tpsrl.sim.mujoco.objects import GROUP_BOTH, PRIMITIVE
 from tpsrl.sim.mujoco.suction import Suction
 
 _KINDS = {int(kind): name for name, kind in PRIMITIVE.items()}
@@ -60,6 +62,7 @@ class Staged(Protocol):
     suction: Suction
     base: np.ndarray
     object_bodies: np.ndarray
+    episode: Episode | None
 
     @property
     def model(self) -> mujoco.MjModel: ...  # noqa: D102
@@ -83,12 +86,14 @@ def place(world: Staged, poses: Poses) -> None:
 def solids(world: Staged) -> list[Solid]:
     """Return the robot, the furniture and the episode's objects as meshes, one a colour."""
     model, names = world.model, _names(world)
+    objects = () if world.episode is None else world.episode.objects
+    types = {f"object/{k}": item.type for k, item in enumerate(objects)}
     seen = np.isin(model.geom_group, (GROUP_BOTH, GROUP_COLOUR)) & (model.geom_rgba[:, 3] > 0)
     found: dict[tuple[str, str, tuple[float, ...]], list[tuple[np.ndarray, np.ndarray]]] = {}
     for geom in np.flatnonzero(seen):
         body = names.get(int(model.geom_bodyid[geom]))
         if body is not None:
-            part = model.geom(geom).name.partition("#")[0]
+            part = types.get(body, model.geom(geom).name.partition("#")[0])
             colour = tuple(model.geom_rgba[geom].tolist())
             found.setdefault((body, part, colour), []).append(_triangles(model, int(geom)))
     return [Solid(body, part, *_joined(parts), rgba) for (body, part, rgba), parts in found.items()]  # type: ignore[arg-type]

@@ -12,14 +12,13 @@ import numpy as np
 from tpsrl.episodes.types import Episode
 from tpsrl.geometry.rotations import planar_frame, transform, wrap, yaw_quat
 from tpsrl.robot import fetch
-from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.door import SceneInfo
 from tpsrl.sim.mujoco import states
 from tpsrl.sim.mujoco.contacts import robot_overlap
 from tpsrl.sim.mujoco.driving import LOCKED
+from tpsrl.sim.mujoco.forms import Forms
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.nearby import Nearby
-from tpsrl.sim.mujoco.pool import choose
 from tpsrl.sim.mujoco.shared import SharedModel
 from tpsrl.sim.mujoco.sleep import start_asleep
 from tpsrl.sim.mujoco.snapshots import freeze, thaw
@@ -38,14 +37,12 @@ class World:
     Args:
         shared: compiled by ``tpsrl.sim.mujoco.model.build``; worlds take turns in it.
         index: ids of its parts.
-        types: object descriptions, for their sizes.
+        forms: of the objects' types.
     """
 
-    def __init__(
-        self, shared: SharedModel, index: ModelIndex, types: Mapping[str, ObjectType]
-    ) -> None:
+    def __init__(self, shared: SharedModel, index: ModelIndex, forms: Forms) -> None:
         self._shared, self._own = shared, shared.fresh()
-        self.index, self.types = index, types
+        self.index, self._forms = index, forms
         model = self.model
         model.dof_armature[index.base_dof], model.dof_frictionloss[index.base_dof] = LOCKED, 0.0
         self.data = mujoco.MjData(model)
@@ -173,7 +170,7 @@ class World:
         assert self.episode is not None
         body = int(self.object_bodies[index])
         if pose is None:
-            half = self.types[self.episode.objects[index].type].half_size
+            half = self._forms.types[self.episode.objects[index].type].half_size
             self.suction.snap(body, half[2])
         else:
             self.suction.hold_at(body, pose[:3], pose[3:] / np.linalg.norm(pose[3:]))
@@ -242,10 +239,12 @@ class World:
         self.steps.furnish(scene.navigation)
 
     def _choose(self, episode: Episode) -> None:
-        self.object_bodies = choose(self.index.pool, episode)
+        model = self.model
+        self.object_bodies = self._forms.choose(self.index.pool, episode)
+        self._own.become(self.object_bodies, [item.type for item in episode.objects])
         count = self._objects[0] = len(self.object_bodies)
         self._objects[1 : 1 + count] = self.object_bodies
-        self.near.look_at(np.concatenate([self._others, self.object_bodies]))
+        self.near.look_at(model, np.concatenate([self._others, self.object_bodies]))
 
     def _write_object(self, body: int, pos: np.ndarray, quat: np.ndarray) -> None:
         place, speed = self._free[body]
