@@ -45,10 +45,6 @@ NAVIGATION_HEIGHT = 1.5
 ARM_DELTA = 0.0125
 """Arm target change at action 1, rad a control step (0.375 rad/s at 30 Hz)."""
 
-ARM_LEAD = (0.151, 0.148, 0.166, 0.121, 0.136, 0.124, 0.112)
-"""Farthest that a joint's target runs ahead of it, rad: there its motor gives all it has, at full
-speed too (effort / gain + 0.1 s x 0.375 rad/s). What ran farther would only have to come back."""
-
 BASE_DELTA_LINEAR = 10.0 / 120.0
 """Base translation at action 1, m a control step."""
 

@@ -44,7 +44,6 @@ from tpsrl.sim.mujoco.table import (
     DATA,
     DOF,
     GRASP,
-    JOINTS,
     LINKS,
     MODEL,
     NQ,
@@ -79,7 +78,6 @@ _SUBSTEPS = fetch.PHYSICS_HZ // fetch.CONTROL_HZ
 _FORWARD, _TURN = range(ACTION_BASE.start, ACTION_BASE.stop)
 _LINEAR, _ANGULAR = fetch.BASE_DELTA_LINEAR, fetch.BASE_DELTA_ANGULAR
 _ARM, _DELTA, _HOLD = fetch.ARM_DOF, fetch.ARM_DELTA, fetch.HOLD_THRESHOLD
-_AHEAD = fetch.ARM_LEAD
 _ROUNDING = 1e-9
 """Far more than the order in which one adds can make out in a distance, m."""
 
@@ -136,18 +134,9 @@ def begin(table: np.ndarray, near: np.ndarray, action: np.ndarray) -> None:
     native.mj_step1(model, data)
     if touches(table):
         meet(table, was, carried, forward != 0.0 or turn != 0.0)
-    _lead(table, action)
-
-
-@compiled
-def _lead(table: np.ndarray, action: np.ndarray) -> None:
-    """Move the arm's targets, as far as they may be ahead of its joints."""
     targets = floats(table[CTRL], 1, _ARM)[0]
-    first = table[JOINTS]
-    joints = floats(table[QPOS], 1, table[NQ])[0, first : first + _ARM]
     for k in range(_ARM):
-        ahead = targets[k] + action[k] * _DELTA - joints[k]
-        targets[k] = joints[k] + min(max(ahead, -_AHEAD[k]), _AHEAD[k])
+        targets[k] += action[k] * _DELTA
 
 
 @compiled
