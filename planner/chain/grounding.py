@@ -13,7 +13,8 @@ from planner.chain.problems import GOAL_PREFIX, hab_domain
 from tpsrl.episodes.types import Episode, Target
 from tpsrl.errors import UserError
 from tpsrl.geometry.rotations import rotate_inverse
-from tpsrl.sim.door import SceneInfo, SimState, Simulator
+from tpsrl.sim.door import SimState, Simulator
+from tpsrl.sim.scene import SceneInfo
 
 START_PREFIX = "START_"
 """Entity of the place where an object lay at reset; there it may be put back."""

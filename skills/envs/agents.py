@@ -12,7 +12,7 @@ from skills.interface import Skill, SkillName
 from skills.tasks.roam import RoamTask
 from tpsrl.geometry.rotations import wrap
 from tpsrl.robot import fetch
-from tpsrl.sim.door import DistanceField
+from tpsrl.sim.scene import DistanceField
 
 _ARRIVED, _LOOKAHEAD = 0.05, 0.4
 """A goal nearer than this is reached; how far ahead on the path one steers, m."""

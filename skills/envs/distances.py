@@ -15,7 +15,8 @@ from skills.tasks.sensors import WAY
 from skills.tasks.state import GoalRow
 from tpsrl.errors import UserError, nearest
 from tpsrl.geometry.arrays import Array
-from tpsrl.sim.door import DistanceField, SceneInfo, Simulator
+from tpsrl.sim.door import Simulator
+from tpsrl.sim.scene import DistanceField, SceneInfo
 
 
 @dataclass(frozen=True)

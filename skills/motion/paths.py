@@ -9,7 +9,8 @@ from skills.motion.view import RobotView, WhatIf, look, what_if
 from skills.tasks.travel import RESOLUTION, Pace, SpeedMap
 from tpsrl.geometry.rotations import to_base, turn, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
-from tpsrl.sim.door import ACTION_BASE, Navigation, Simulator
+from tpsrl.sim.door import ACTION_BASE, Simulator
+from tpsrl.sim.scene import Navigation
 
 _PACE = Pace(comfort=0.5, slowest=0.2)
 _LOOKAHEAD = 0.35

@@ -20,7 +20,8 @@ from skills.tasks.outlines import free_space
 from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import BASE_DELTA_ANGULAR, BASE_DELTA_LINEAR
 from tpsrl.robot.kinematics import arm_kinematics
-from tpsrl.sim.door import Navigation, Simulator
+from tpsrl.sim.door import Simulator
+from tpsrl.sim.scene import Navigation
 
 _RADII = np.arange(0.40, 1.06, 0.05)
 _AZIMUTHS = 24

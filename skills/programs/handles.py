@@ -17,7 +17,8 @@ from skills.tasks.tolerances import TO_BE_OPENED
 from tpsrl.geometry.rotations import turn, unit, wrap
 from tpsrl.robot.fetch import ARM_DELTA
 from tpsrl.robot.kinematics import arm_kinematics
-from tpsrl.sim.door import Navigation, Simulator
+from tpsrl.sim.door import Simulator
+from tpsrl.sim.scene import Navigation
 
 _POINTS = 25
 _PULL = 0.09

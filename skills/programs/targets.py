@@ -11,7 +11,8 @@ from skills.motion.view import RobotView
 from skills.tasks.places import enclosed, link_pose, support, support_height
 from tpsrl.episodes.types import Target
 from tpsrl.geometry.rotations import rotation_matrix
-from tpsrl.sim.door import ReceptacleInfo, Simulator
+from tpsrl.sim.door import Simulator
+from tpsrl.sim.scene import ReceptacleInfo
 
 _PITCHES = np.radians([90.0, 75.0, 60.0, 45.0, 30.0, 20.0, 10.0])
 _APPROACH = (0.09, 0.06, 0.03)

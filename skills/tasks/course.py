@@ -12,7 +12,8 @@ from skills.tasks.state import View
 from skills.tasks.travel import RESOLUTION, Pace, SpeedMap, nearest_known
 from tpsrl.geometry.arrays import Array, wrap
 from tpsrl.geometry.tables import read_between
-from tpsrl.sim.door import Navigation, SceneInfo, Simulator
+from tpsrl.sim.door import Simulator
+from tpsrl.sim.scene import Navigation, SceneInfo
 
 _PACE = Pace(comfort=0.3, slowest=0.3)
 _NEAR = 1.1
@@ -99,8 +100,8 @@ def approach(view: View, hand: Array, way: float) -> Array:
     """Return (n,) m: how far a hand is from where it is to be, as far as the base lets it go there.
 
     Where the base stands within reach that is the distance of the hand. Elsewhere it is what is
-    left of the way of the base, by how much it has to turn towards that way, and how far the hand is
-    from where it rests: a base that faces what it is about stands still at a corner of the
+    left of the way of the base, by how much it has to turn towards that way, and how far the hand
+    is from where it rests: a base that faces what it is about stands still at a corner of the
     furniture, and turns away only at a loss of the hand; and an arm that is stretched out already
     is caught by the furniture when the base turns.
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from skills.tasks.places import link_pose
 from skills.tasks.tolerances import STANDS_OUT
-from tpsrl.sim.door import Navigation, Simulator
+from tpsrl.sim.door import Simulator
+from tpsrl.sim.scene import Navigation
 
 _DOOR_THICKNESS = 0.06
 

@@ -9,7 +9,8 @@ import numpy as np
 from skills.tasks.state import View
 from tpsrl.geometry.arrays import Array
 from tpsrl.geometry.rotations import rotation_matrix
-from tpsrl.sim.door import ReceptacleInfo, Simulator
+from tpsrl.sim.door import Simulator
+from tpsrl.sim.scene import ReceptacleInfo
 
 KINDS = ("open", "cabinet", "drawer")
 """Kinds of places; a cabinet has a roof (the fridge)."""

@@ -17,7 +17,8 @@ from skills.tasks.base import Advance, P, Progress, Task
 from skills.tasks.starts import NoStartError, Spawn, Start, free_points, free_poses
 from skills.tasks.state import GoalRow, View
 from tpsrl.geometry.arrays import Array, norm
-from tpsrl.sim.door import Navigation, Simulator
+from tpsrl.sim.door import Simulator
+from tpsrl.sim.scene import Navigation
 
 _SAME = 0.1
 """A point nearer than this to an earlier goal is that goal, m."""

@@ -15,7 +15,8 @@ from skills.tasks.state import GoalRow
 from skills.tasks.tolerances import WIDE_OPEN
 from tpsrl.errors import UserError
 from tpsrl.geometry.rotations import rotate_inverse, yaw_quat
-from tpsrl.sim.door import Navigation, Simulator
+from tpsrl.sim.door import Simulator
+from tpsrl.sim.scene import Navigation
 
 Spawn = Literal["hab", "near"]
 """``"near"`` starts Pick and Place at the free point nearest to the target, as Habitat 2.0 did for

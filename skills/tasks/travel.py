@@ -9,7 +9,7 @@ import numpy as np
 import skfmm
 from scipy import ndimage
 
-from tpsrl.sim.door import Navigation
+from tpsrl.sim.scene import Navigation
 
 RESOLUTION = 0.05
 """Of the grid, m."""

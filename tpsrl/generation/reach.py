@@ -6,7 +6,7 @@ import numpy as np
 import shapely
 
 from tpsrl.generation.prisms import Prism, Solids, corridor
-from tpsrl.sim.door import Navigation
+from tpsrl.sim.scene import Navigation
 
 REACH = 0.85
 """Largest horizontal distance from the robot's centre to a thing that it is to handle, m."""

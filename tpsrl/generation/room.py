@@ -18,7 +18,7 @@ from tpsrl.scenes.geometry import (
     receptacle_box,
     shape_points,
 )
-from tpsrl.sim.door import Navigation, SceneInfo
+from tpsrl.sim.scene import Navigation, SceneInfo
 
 OPEN = {"slide": 0.45, "hinge": 1.5}
 """How far a container is taken to be open when its contents are checked for reach, m or rad."""

@@ -16,15 +16,8 @@ from tpsrl.habitat.link import BackendLink
 from tpsrl.habitat.raster import navigation_of
 from tpsrl.habitat.server import layout
 from tpsrl.scenes.description import ObjectType
-from tpsrl.sim.door import (
-    ACTION_DIM,
-    EngineInfo,
-    SceneInfo,
-    SimState,
-    Simulator,
-    Snapshot,
-    check_reset,
-)
+from tpsrl.sim.door import ACTION_DIM, EngineInfo, SimState, Simulator, Snapshot, check_reset
+from tpsrl.sim.scene import SceneInfo
 from tpsrl.sim.scene_info import SceneLibrary
 
 _DIGITS = 9

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import skfmm
 
-from tpsrl.sim.door import DistanceField
+from tpsrl.sim.scene import DistanceField
 
 _EIGHT = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)])
 

@@ -20,8 +20,8 @@ from tpsrl.geometry.polygons import (
 )
 from tpsrl.robot.fetch import BASE_RADIUS
 from tpsrl.sim.clamp import ROUNDING, clamp, free_part
-from tpsrl.sim.door import Navigation
 from tpsrl.sim.grid import Grid, GridDistanceField
+from tpsrl.sim.scene import Navigation
 
 RESOLUTION = 0.05
 """Default distance between grid nodes, m."""

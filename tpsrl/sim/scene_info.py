@@ -14,8 +14,8 @@ from tpsrl.geometry.rotations import frame, matrix_to_quat
 from tpsrl.robot import fetch
 from tpsrl.scenes.description import Apartment, Furniture, Layout
 from tpsrl.scenes.geometry import footprints, link_frame
-from tpsrl.sim.door import ReceptacleInfo, SceneInfo
 from tpsrl.sim.navigation import GridNavigation
+from tpsrl.sim.scene import ReceptacleInfo, SceneInfo
 
 _REMEMBERED = 4096
 """Episodes that are known to be sound; a training plays the same ones again and again."""

@@ -11,7 +11,8 @@ from planner.chain.predicates import HabTask
 from planner.chain.tpsrl import TpsrlAgent
 from skills.interface import Skill, SkillStatus
 from tpsrl.episodes.types import Episode, RigidObject, Target
-from tpsrl.sim.door import EngineInfo, ReceptacleInfo, SceneInfo, SimState, Simulator
+from tpsrl.sim.door import EngineInfo, SimState, Simulator
+from tpsrl.sim.scene import ReceptacleInfo, SceneInfo
 
 I4 = np.array([1.0, 0, 0, 0])
 DRAWER, FRIDGE = "kitchen_counter/drawer3", "fridge/top_door"

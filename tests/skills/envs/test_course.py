@@ -18,8 +18,8 @@ from tests.skills.envs.test_environments import shipped
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import to_base
 from tpsrl.robot import fetch
-from tpsrl.sim.door import SceneInfo
 from tpsrl.sim.navigation import GridNavigation
+from tpsrl.sim.scene import SceneInfo
 
 WALL = np.array([[-0.1, -1.0], [0.1, -1.0], [0.1, 1.0], [-0.1, 1.0]])
 GOAL = np.array([2.5, 0.0])

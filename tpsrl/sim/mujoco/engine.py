@@ -21,7 +21,6 @@ from tpsrl.sim.door import (
     ACTION_DIM,
     ACTION_GRIP,
     EngineInfo,
-    SceneInfo,
     SimState,
     Simulator,
     Snapshot,
@@ -39,6 +38,7 @@ from tpsrl.sim.mujoco.states import DIVERGED, gather
 from tpsrl.sim.mujoco.steps import BEGUN, DONE, advance
 from tpsrl.sim.mujoco.table import scan
 from tpsrl.sim.mujoco.world import World
+from tpsrl.sim.scene import SceneInfo
 from tpsrl.sim.scene_info import SceneLibrary
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ import numpy as np
 from tpsrl.episodes.types import Episode
 from tpsrl.geometry.rotations import planar_frame, transform, wrap, yaw_quat
 from tpsrl.robot import fetch
-from tpsrl.sim.door import SceneInfo
 from tpsrl.sim.mujoco import states
 from tpsrl.sim.mujoco.contacts import robot_overlap
 from tpsrl.sim.mujoco.driving import LOCKED
@@ -27,6 +26,7 @@ from tpsrl.sim.mujoco.steps import MAX_SPEED
 from tpsrl.sim.mujoco.suction import Suction
 from tpsrl.sim.mujoco.table import StepTable
 from tpsrl.sim.navigation import GridNavigation
+from tpsrl.sim.scene import SceneInfo
 
 _START_TRIES = 50
 
