@@ -1,0 +1,149 @@
+"""How fast are skills learned? Learning curves of VER beside Stable-Baselines3's PPO.
+
+``python -m benchmarks.skill_learning out=DIR [skills=pick,place,open_cab schemes=ver,sb3 seeds=3
+steps=10000000]`` trains every skill with every scheme from as many seeds, one after the other, and
+prints what share of the training episodes succeeded on the way, mean and range over seeds. The same
+command goes on where it was broken off. ``DIR/SKILL.png`` has the curves, ``DIR/report.json`` the
+numbers.
+
+Both sides have the environment of a teacher (``configs/skills/teacher.yaml``: whole state, teaching
+reward; starts are the task's own and none comes again), its network, rows an update, epochs,
+mini-batches, discount and learning rate. What one of them does not have is left out of it: SB3 has
+batches of single environments in ``SubprocVecEnv``, fixed discount and independent noise; ours has
+grip and stop as choices and correlated noise that falls.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.trainer import ROOT, describe_machine, end_session
+from benchmarks.trainer_setup import python_of
+from eval.curves import read_curve
+from tpsrl.drawing import save_figure
+from tpsrl.files import write_json
+from ver_trainer.errors import UserError, nearest
+from ver_trainer.options import option, parse_or_help
+
+SCHEMES = {"ver": "VER", "sb3": "Stable-Baselines3's PPO"}
+SKILLS = ("pick", "place", "open_cab", "open_fridge", "close_cab", "close_fridge", "navigate")
+PARTS = 4
+"""So many times on the way success is told."""
+
+
+@dataclass
+class Config:
+    """Options of the benchmark."""
+
+    out: Path = option(Path("runs/skill_learning"), "folder of all runs")
+    skills: str = option("pick,place,open_cab", "with commas")
+    schemes: str = option("ver,sb3", "with commas")
+    seeds: int = option(3, "runs of each skill and scheme", min=1)
+    steps: int = option(10_000_000, "environment steps of a run", min=100_000)
+    sb3_envs: int = option(16, "processes of SubprocVecEnv", min=1)
+
+
+def names(text: str, known: Sequence[str], key: str) -> list[str]:
+    """Return the names of a list with commas.
+
+    Raises:
+        UserError: one is unknown.
+    """
+    found = text.split(",")
+    for name in found:
+        if name not in known:
+            raise UserError(f"{key}= has no '{name}'{nearest(name, known)}")
+    return found
+
+
+def train(skill: str, scheme: str, seed: int, config: Config, out: Path) -> None:
+    """Train once, or go on, in a process of its own.
+
+    Raises:
+        RuntimeError: it failed; says with which last words.
+    """
+    python = sys.executable if scheme == "ver" else python_of("sb3")
+    words = [skill, scheme, str(seed), str(config.steps), str(config.sb3_envs), str(out)]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    log = out.with_suffix(".log")
+    with log.open("a") as file:
+        process = subprocess.Popen(
+            [python, "-m", "benchmarks.skill_learning_run", *words],
+            stdout=file, stderr=file, cwd=ROOT, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        try:
+            process.wait()
+        finally:
+            end_session(process)
+    if process.returncode:
+        raise RuntimeError(f"{out} failed: {log.read_text().strip()[-800:]}")
+
+
+def summary(curves: Sequence[dict[str, np.ndarray]], steps: int) -> list[dict[str, float]]:
+    """Return success of several seeds at equal parts of the way: mean, least and most."""
+    rows = []
+    for part in range(1, PARTS + 1):
+        at = steps * part / PARTS
+        shares = [float(np.interp(at, c["step"], c["episode/success"])) for c in curves]
+        rows.append(
+            {"step": at, "mean": float(np.mean(shares)), "least": min(shares), "most": max(shares)}
+        )
+    return rows
+
+
+def draw(skill: str, curves: dict[str, list[dict[str, np.ndarray]]], out: Path) -> None:
+    """Draw the curves of a skill: every seed, and what they have in common."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.subplots()
+    for scheme, runs in curves.items():
+        colour = f"C{list(SCHEMES).index(scheme)}"
+        for k, curve in enumerate(runs):
+            axes.plot(
+                curve["step"] / 1e6, 100 * curve["episode/success"], colour,
+                label=SCHEMES[scheme] if k == 0 else None, linewidth=1.0,
+            )  # fmt: skip
+    axes.set(xlabel="million steps", ylabel="training episodes that succeed, %", title=skill)
+    axes.set_ylim(0, 100)
+    axes.legend()
+    save_figure(figure, out / f"{skill}.png")
+
+
+def main(words: Sequence[str]) -> None:
+    """Train what is missing; print, draw and write."""
+    config = parse_or_help(Config, words, __doc__)
+    skills = names(config.skills, SKILLS, "skills")
+    schemes = names(config.schemes, tuple(SCHEMES), "schemes")
+    report: dict[str, Any] = {"machine": describe_machine(), "steps": config.steps}
+    runs = [(s, c, k) for k in range(1, config.seeds + 1) for s in skills for c in schemes]
+    curves: dict[str, dict[str, list[dict[str, np.ndarray]]]] = {}
+    for number, (skill, scheme, seed) in enumerate(runs):
+        out = config.out.resolve() / f"{skill}_{scheme}_{seed}"
+        print(f"{skill}, {SCHEMES[scheme]}, seed {seed} ({number + 1} of {len(runs)})", flush=True)
+        train(skill, scheme, seed, config, out)
+        curves.setdefault(skill, {}).setdefault(scheme, []).append(read_curve(out))
+        rows = summary(curves[skill][scheme], config.steps)
+        report.setdefault(skill, {})[scheme] = {"seeds": seed, "success": rows}
+        told = ", ".join(
+            f"{row['step'] / 1e6:.2f} M {row['mean']:.0%} ({row['least']:.0%} to {row['most']:.0%})"
+            for row in rows
+        )
+        print(f"  {told}", flush=True)
+        draw(skill, curves[skill], config.out)
+        write_json(config.out / "report.json", report)
+    print(json.dumps({"report": str(config.out / "report.json")}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
