@@ -170,7 +170,7 @@ ROWS = (
             "obj_start_gap",
         ),
         fine=("obj_start_fine", "resting_fine"),
-        teaching={**_CARE, **_DRIVE, "detour": 1.0},
+        teaching={**_CARE, **_DRIVE, "detour": 1.0, "fallen": 0.3},
         switches={"grip": 0.5},
         plan={"pick": ask_target},
         parity={"horizon": 300, "force_penalty": 1e-4, **_LIMITS},
