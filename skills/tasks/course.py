@@ -33,9 +33,8 @@ _AROUND, EVERYWHERE = 4.0, 100.0
 """How far from a point ways to it may lead, m."""
 _WITHIN = 0.3
 """With less than this left of its way a base begins to stand within reach, m."""
-_HAND, _TURN, _TUCK = 0.8, 0.1, 0.5
-"""Distance that a hand counts as whose base does not, m, and what a radian is of it, and a metre of
-the hand from where it rests."""
+_HAND, _TURN = 0.8, 0.1
+"""Distance that a hand counts as whose base does not, m, and what a radian is of it."""
 _MOST = 1000
 """Courses to points that are kept of one apartment's layout."""
 
@@ -100,10 +99,9 @@ def approach(view: View, hand: Array, way: float) -> Array:
     """Return (n,) m: how far a hand is from where it is to be, as far as the base lets it go there.
 
     Where the base stands within reach that is the distance of the hand. Elsewhere it is what is
-    left of the way of the base, by how much it has to turn towards that way, and how far the hand
-    is from where it rests: a base that faces what it is about stands still at a corner of the
-    furniture, and turns away only at a loss of the hand; and an arm that is stretched out already
-    is caught by the furniture when the base turns.
+    left of the way of the base, and by how much it has to turn towards that way: a base that faces
+    what it is about stands still at a corner of the furniture, and turns away only at a loss of the
+    hand.
 
     Args:
         view: of worlds that have a course.
@@ -113,7 +111,7 @@ def approach(view: View, hand: Array, way: float) -> Array:
     xp, course = view.xp, view.require_course()
     far = xp.clip(course[:, 0] / _WITHIN, 0.0, 1.0)
     turn = wrap(xp, xp.atan2(course[:, 2], course[:, 1]) - view.state.base_pose[:, 2])
-    base = _HAND + way * course[:, 0] + _TURN * xp.abs(turn) + _TUCK * view.rest_distance
+    base = _HAND + way * course[:, 0] + _TURN * xp.abs(turn)
     return hand + far * (base - hand)
 
 
