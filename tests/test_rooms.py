@@ -24,7 +24,8 @@ PLAN = """
         tpsrl.scenes.checks tpsrl.scenes.draw_wide tpsrl.scenes
         tpsrl.episodes.types tpsrl.episodes.handles tpsrl.episodes.reader
         tpsrl.episodes.habitat_json tpsrl.episodes.validate tpsrl.episodes.shipped
-        tpsrl.sim.door tpsrl.sim.clamp tpsrl.sim.grid tpsrl.sim.navigation tpsrl.sim.scene_info
+        tpsrl.sim.scene tpsrl.sim.door tpsrl.sim.clamp tpsrl.sim.grid tpsrl.sim.navigation
+        tpsrl.sim.scene_info
         tpsrl.sim.mujoco
         tpsrl.generation.rules tpsrl.generation.prisms tpsrl.generation.room
         tpsrl.generation.placement tpsrl.generation.reach tpsrl.generation.draw
