@@ -102,7 +102,7 @@ def summary(curves: Sequence[dict[str, np.ndarray]], steps: int) -> list[dict[st
 
 
 def draw(skill: str, curves: dict[str, list[dict[str, np.ndarray]]], out: Path) -> None:
-    """Draw the curves of a skill: every seed, and what they have in common."""
+    """Draw the curves of a skill, a line for every seed."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")

@@ -1,6 +1,6 @@
 """One compiled model in which many worlds take turns.
 
-A model is 5 MB, what differs between worlds 20 kB: where the furniture stands, what its objects
+A model is 5 MB, what differs between worlds 17 kB: where the furniture stands, what its objects
 are, which geoms collide and how held things are held. With a model each, 64 worlds would read 64
 models from memory in turn.
 """
