@@ -31,7 +31,12 @@ _AROUND = (
     "container",
 )
 _CARE: dict[str, Any] = {"mistake_penalty": 4.0, "haste": 0.1}
-_DRIVE: dict[str, Any] = {"needs_geodesic": "course", "way": 0.5, "distance_reward": 3.0}
+_DRIVE: dict[str, Any] = {
+    "needs_geodesic": "course",
+    "way": 0.5,
+    "distance_reward": 3.0,
+    "blocked_penalty": 0.05,
+}
 _STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 1.0, **_CARE}
 _ARTICULATED = ("head_depth", "joint", "ee_pos", "is_holding", "relative_resting_position")
 _RULES: dict[str, Any] = {

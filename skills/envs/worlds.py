@@ -24,7 +24,7 @@ from skills.tasks.state import GoalRow, Outcome, View, goal_columns, goals_like,
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array, merge_rows
-from tpsrl.sim.door import Simulator
+from tpsrl.sim.door import ACTION_BASE, Simulator
 
 _TRIES = 20
 _PLACE_TRIES = 300
@@ -142,7 +142,7 @@ class SkillWorlds:
         robot, stop = self.task.robot_action(self.view, actions)
         self._before, self._steps = self.view.state.base_pose, self._steps + 1.0
         self.sim.step(robot)
-        self._look(fresh=False)
+        self._look(fresh=False, ahead=robot[:, ACTION_BASE][:, 0])
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
         self._follow(outcome)
         return outcome
@@ -222,7 +222,7 @@ class SkillWorlds:
         """Return the kind of place that Pick takes from, or that Place sets down in."""
         return kind_of(self.task.carrier(self._rows[env_id]))
 
-    def _look(self, fresh: bool = True) -> None:
+    def _look(self, fresh: bool = True, ahead: Array | None = None) -> None:
         state = self.sim.state()
         if fresh or self.view is None:
             goal = goals_like(self._goals, state.base_pose)
@@ -231,7 +231,8 @@ class SkillWorlds:
         xp = None if self.view is None else self.view.xp
         scan = scan_for(self.task.sensors, self.sim, state.base_pose)
         far = self._distances.measure(state.base_pose)
-        self.view = View(state, goal, far.geodesic, xp, scan, far.course, self._before, self._steps)
+        known = (far.course, self._before, self._steps, ahead)
+        self.view = View(state, goal, far.geodesic, xp, scan, *known)
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])

@@ -134,6 +134,8 @@ class Task(ABC, Generic[P]):
             times the share of the last episodes that succeeded: for training from scratch. Who
             cannot do anything yet must dare to touch, release and stop; who can, not to gamble.
         haste: lost in every step, times that share: whoever stands still to make no mistake loses.
+        blocked_penalty: lost in a step in which the base is told to drive at full speed and stays
+            where it is, in proportion where it is told less or moves a little.
         needs_geodesic: what ``View.geodesic`` measures the distance to: ``""``, ``"goal"`` or
             ``"start"``; ``"course"``: along a way that keeps clear of furniture, to the goal of
             Navigate, else to where the robot can reach what the skill is about.
@@ -158,6 +160,7 @@ class Task(ABC, Generic[P]):
     violation_penalty: float = 0.0
     mistake_penalty: float = 0.0
     haste: float = 0.0
+    blocked_penalty: float = 0.0
     needs_geodesic: str = ""
     frozen_start: bool = False
 
@@ -330,6 +333,8 @@ class Task(ABC, Generic[P]):
             reward = reward - xp.where(wrong, cost, 0.0)
         if self.haste:
             reward = reward - self.haste * progress.mastery
+        if self.blocked_penalty:
+            reward = reward - self.blocked_penalty * view.blocked
         success = result.success & ~state.diverged
         reward = xp.where(state.diverged, 0.0, reward + self.success_reward * success)
         if self.end_on_success:

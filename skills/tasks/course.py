@@ -33,7 +33,7 @@ _AROUND, EVERYWHERE = 4.0, 100.0
 """How far from a point ways to it may lead, m."""
 _WITHIN = 0.3
 """With less than this left of its way a base begins to stand within reach, m."""
-_HAND, _TURN = 0.8, 0.1
+_HAND, _TURN = 0.8, 0.3
 """Distance that a hand counts as whose base does not, m, and what a radian is of it."""
 _MOST = 1000
 """Courses to points that are kept of one apartment's layout."""

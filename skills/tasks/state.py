@@ -196,6 +196,8 @@ class View:
         before: (n, 3) pose of the base one step earlier, the present one right after a start, where
             a sensor of the task needs it.
         steps: (n,) steps since the skill began, where a sensor of the task needs them.
+        ahead: (n,) what the base was told to drive ahead in the last step, in [-1, 1], where the
+            task's reward needs it.
     """
 
     def __init__(
@@ -208,9 +210,10 @@ class View:
         course: Array | None = None,
         before: Array | None = None,
         steps: Array | None = None,
+        ahead: Array | None = None,
     ) -> None:
         self.state, self.goal, self.geodesic, self.scan = state, goal, geodesic, scan
-        self.course, self.before, self.steps = course, before, steps
+        self.course, self.before, self.steps, self.ahead = course, before, steps, ahead
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
     def require_geodesic(self) -> Array:
@@ -262,6 +265,19 @@ class View:
         if self.steps is None:
             raise ValueError("the sensor elapsed needs steps; give View(..., steps=...).")
         return self.steps
+
+    @_once
+    def blocked(self) -> Array:
+        """(n,) in [0, 1]: how much of what the base was told to drive in this step it did not.
+
+        Raises:
+            ValueError: whoever made this view did not keep what it was told, or the past pose.
+        """
+        if self.ahead is None:
+            raise ValueError("what a base is told counts; give View(..., ahead=...).")
+        here, past = self.state.base_pose[:, :2], self.require_before()[:, :2]
+        short = self.xp.abs(self.ahead) - norm(self.xp, here - past) / fetch.BASE_DELTA_LINEAR
+        return self.xp.clip(short, 0.0, 1.0)
 
     @_once
     def ee(self) -> Array:
