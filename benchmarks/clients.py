@@ -33,13 +33,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.names import chosen
 from benchmarks.trainer import ROOT, describe_machine, end_session
 from benchmarks.trainer_setup import python_of
 from skills.book import row_of
 from tpsrl.files import write_json
 from tpsrl.generation.rules import load_scenario
 from tpsrl.provide import make_episodes
-from ver_trainer.errors import UserError, nearest
 from ver_trainer.machine import cores
 from ver_trainer.options import option, parse_or_help
 from ver_trainer.reading import read_json
@@ -59,18 +59,6 @@ class Config:
     seeds: int = option(1, "runs of each", min=1)
     depth: int | None = option(64, "pixels; null: no picture", min=36)
     worlds: int = option(16, "environments at once", min=1)
-
-
-def chosen(names: str) -> tuple[str, ...]:
-    """Names of the clients to train with.
-
-    Raises:
-        UserError: one is unknown.
-    """
-    for name in names.split(","):
-        if name not in CLIENTS:
-            raise UserError(f"clients= has no '{name}'{nearest(name, CLIENTS)}")
-    return tuple(names.split(","))
 
 
 def arguments(depth: int | None) -> dict[str, Any]:
@@ -149,7 +137,7 @@ def main(words: Sequence[str]) -> None:
     report = read_json(known) if known is not None and known.exists() else {}
     report["machine"], environment = describe_machine(), arguments(config.depth)
     for seed in range(1, config.seeds + 1):
-        for client in chosen(config.clients):
+        for client in chosen(config.clients, tuple(CLIENTS), "clients"):
             key = f"{client} {seed}{_described(config)}"
             if key in report:
                 continue

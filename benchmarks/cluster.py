@@ -31,6 +31,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.names import chosen
 from tpsrl.files import write_json
 from tpsrl.launch.guard import members
 from ver_trainer.options import option, parse_or_help
@@ -312,7 +313,7 @@ def main(words: Sequence[str]) -> None:
     """Run the parts and print what each of them found; exit with 1 if anything is wrong."""
     config = parse_or_help(Config, words, __doc__)
     report = {}
-    for name in config.only.split(","):
+    for name in chosen(config.only, PARTS, "only"):
         begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             report[name] = globals()[f"part_{name}"](Path(folder), config)

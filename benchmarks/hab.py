@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.names import chosen
 from eval.commands.eval import run
 from eval.figures import draw_stages, load_runs
 from eval.statistics import wilson
 from planner.chain.catalog import AGENTS, agent_kind, policies_of
 from planner.chain.problems import to_solve
 from planner.chain.tpsrl import EXECUTORS
-from tpsrl.errors import UserError, nearest
+from tpsrl.errors import UserError
 from ver_trainer.options import option, parse_or_help
 
 
@@ -77,24 +78,14 @@ def _rate(interval: dict[str, Any]) -> str:
     return f"{100 * mean:.0f}% [{100 * low:.0f}, {100 * high:.0f}]"
 
 
-def _chosen(words: str, known: tuple[str, ...], key: str) -> list[str]:
-    found = [word.strip() for word in words.split(",") if word.strip()]
-    for word in found:
-        if word not in known:
-            raise UserError(f"{key}={words}: '{word}' is unknown{nearest(word, known)}")
-    if not found:
-        raise UserError(f"{key}= names nothing; choose from {', '.join(known)}")
-    return list(dict.fromkeys(found))
-
-
 def plan_runs(config: Config) -> list[dict[str, Any]]:
     """Return the keys of ``tpsrl eval`` for every run, in order.
 
     Raises:
         UserError: an unknown name, or an agent whose weights are missing.
     """
-    agents = _chosen(config.agents, AGENTS, "agents")
-    executors = _chosen(config.executors, EXECUTORS, "executors")
+    agents = chosen(config.agents, AGENTS, "agents")
+    executors = chosen(config.executors, EXECUTORS, "executors")
     scenarios = {w: to_solve(w).name for w in config.scenarios.replace(" ", "").split(",")}
     runs = []
     for agent, executor, scenario in itertools.product(agents, executors, scenarios):

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import skills.envs
+from benchmarks.names import chosen
 from skills.book import BOOK
 from ver_trainer.options import option, parse_or_help
 
@@ -94,7 +95,7 @@ def _median(values: list[float]) -> float:
 def main(overrides: list[str]) -> int:
     """Print the table."""
     config = parse_or_help(Config, overrides, __doc__)
-    names = list(BOOK) if config.skills == "all" else config.skills.split(",")
+    names = list(BOOK) if config.skills == "all" else chosen(config.skills, [*BOOK], "skills")
     table = Table("skill", "added to a step, ms", "alone, ms", "whole step, ms", "reset, ms")
     for name in names:
         print(f"measuring {name}: {config.steps} steps ...", file=sys.stderr)

@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.names import chosen
 from benchmarks.trainer import ROOT, describe_machine, end_session
 from benchmarks.trainer_setup import python_of
 from eval.curves import read_curve
 from tpsrl.drawing import save_figure
 from tpsrl.files import write_json
-from ver_trainer.errors import UserError, nearest
 from ver_trainer.options import option, parse_or_help
 
 SCHEMES = {"ver": "VER", "sb3": "Stable-Baselines3's PPO"}
@@ -50,19 +50,6 @@ class Config:
     seeds: int = option(3, "runs of each skill and scheme", min=1)
     steps: int = option(10_000_000, "environment steps of a run", min=100_000)
     sb3_envs: int = option(16, "processes of SubprocVecEnv", min=1)
-
-
-def names(text: str, known: Sequence[str], key: str) -> list[str]:
-    """Return the names of a list with commas.
-
-    Raises:
-        UserError: one is unknown.
-    """
-    found = text.split(",")
-    for name in found:
-        if name not in known:
-            raise UserError(f"{key}= has no '{name}'{nearest(name, known)}")
-    return found
 
 
 def train(skill: str, scheme: str, seed: int, config: Config, out: Path) -> None:
@@ -123,8 +110,8 @@ def draw(skill: str, curves: dict[str, list[dict[str, np.ndarray]]], out: Path) 
 def main(words: Sequence[str]) -> None:
     """Train what is missing; print, draw and write."""
     config = parse_or_help(Config, words, __doc__)
-    skills = names(config.skills, SKILLS, "skills")
-    schemes = names(config.schemes, tuple(SCHEMES), "schemes")
+    skills = chosen(config.skills, SKILLS, "skills")
+    schemes = chosen(config.schemes, tuple(SCHEMES), "schemes")
     report: dict[str, Any] = {"machine": describe_machine(), "steps": config.steps}
     runs = [(s, c, k) for k in range(1, config.seeds + 1) for s in skills for c in schemes]
     curves: dict[str, dict[str, list[dict[str, np.ndarray]]]] = {}

@@ -31,10 +31,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import simulator
+from benchmarks.names import chosen
 from benchmarks.trainer import ROOT, describe_machine, end_session
 from benchmarks.trainer_setup import python_of
 from tpsrl.files import write_json
-from ver_trainer.errors import UserError, nearest
 from ver_trainer.machine import cores
 from ver_trainer.options import option, parse_or_help
 
@@ -55,19 +55,6 @@ class Config:
     warmup: float = option(10.0, "time before it", min=0)
     only: str = option("", "names with commas; empty: all")
     sb3_envs: int = option(16, "processes of SubprocVecEnv", min=1)
-
-
-def chosen(only: str) -> tuple[str, ...]:
-    """Names to measure.
-
-    Raises:
-        UserError: one is unknown.
-    """
-    names = tuple(only.split(",")) if only else NAMES
-    for name in names:
-        if name not in NAMES:
-            raise UserError(f"only= has no '{name}'{nearest(name, NAMES)}")
-    return names
 
 
 def measure(name: str, config: Config) -> dict[str, float]:
@@ -98,7 +85,7 @@ def measure(name: str, config: Config) -> dict[str, float]:
 def run(config: Config) -> dict[str, Any]:
     """Measure everything; return what is written to the JSON file."""
     report: dict[str, Any] = {"machine": describe_machine(), "details": {}}
-    for name in chosen(config.only):
+    for name in chosen(config.only or ",".join(NAMES), NAMES, "only"):
         print(f"measuring {name} ...", file=sys.stderr)
         found = measure(name, config)
         report[name] = found.pop("steps_per_second")

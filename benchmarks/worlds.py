@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.names import chosen
 from skills.book import BOOK
 from skills.envs.batch import BatchSkillEnv
 from skills.tasks.scan import FAR_SCAN, SCAN
@@ -116,7 +117,7 @@ def main(overrides: list[str]) -> int:
     note("snapshot_bytes", arrays, "bytes")
     note("state_bytes", len(pickle.dumps(env.get_state())) / config.worlds, "bytes a world")
     env.close()
-    names = list(BOOK) if config.skills == "all" else config.skills.split(",")
+    names = list(BOOK) if config.skills == "all" else chosen(config.skills, [*BOOK], "skills")
     for name in names:
         print(f"measuring resets of {name} ...", file=sys.stderr)
         env = make(name, config.worlds, config.split)

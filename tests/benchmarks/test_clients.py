@@ -11,6 +11,7 @@ import torch
 
 import skills.envs  # noqa: F401  (registers the environments)
 from benchmarks import clients, clients_ppo, clients_run
+from benchmarks.names import chosen
 from tpsrl.errors import UserError
 
 ROWS, HORIZON = 64, 7
@@ -106,6 +107,9 @@ def test_the_table_has_a_column_a_run_and_its_success_over_steps(capsys):
 
 
 def test_a_client_that_is_none_is_refused():
-    assert clients.chosen("sb3,ours") == ("sb3", "ours")
-    with pytest.raises(UserError, match=r"no 'sb4'; did you mean 'sb3'"):
-        clients.chosen("ours,sb4")
+    known = tuple(clients.CLIENTS)
+    assert chosen("sb3, ours,sb3", known, "clients") == ["sb3", "ours"]
+    with pytest.raises(UserError, match=r"clients=ours,sb4 has no 'sb4'; did you mean 'sb3'"):
+        chosen("ours,sb4", known, "clients")
+    with pytest.raises(UserError, match=r"clients= names nothing"):
+        chosen(" ,", known, "clients")

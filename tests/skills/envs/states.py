@@ -91,7 +91,16 @@ def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
     course = s.base_pose / 5.0
     goal = stack_goals(rows, s.base_pose)
     here, steps = s.base_pose, s.step_count
-    return View(s, goal, geodesic, scan=scan, course=course, before=0.9 * here, steps=steps, ahead=here[:, 0])
+    return View(
+        s,
+        goal,
+        geodesic,
+        scan=scan,
+        course=course,
+        before=0.9 * here,
+        steps=steps,
+        ahead=here[:, 0],
+    )
 
 
 def to_torch(value: Any) -> Any:

@@ -104,7 +104,7 @@ def test_a_hand_counts_where_the_base_stands_within_reach():
         assert half == pytest.approx((hand + 0.8 + 0.5 * 0.15) / 2.0)
         for left, bearing in ((0.3, 0.0), (2.0, 0.5), (2.0, -0.5), (2.0, np.pi)):
             far = approach(place_view(left, bearing), hands, 0.5)[0]
-            assert far == pytest.approx(0.8 + 0.5 * left + 0.1 * abs(bearing))
+            assert far == pytest.approx(0.8 + 0.5 * left + 0.3 * abs(bearing))
 
 
 @pytest.mark.parametrize("skill", ["pick", "place"])
@@ -124,7 +124,7 @@ def test_a_teacher_is_paid_for_turning_towards_its_way_and_going_it(skill):
         if min(before[0], after["way"][0]) < 0.3 or info["cause"]:
             continue
         left = abs(float(np.arctan2(after["way"][2], after["way"][1])))
-        wanted = 1.5 * (before[0] - after["way"][0]) + 0.3 * (abs(error) - left)
+        wanted = 1.5 * (before[0] - after["way"][0]) + 0.9 * (abs(error) - left)
         assert reward == pytest.approx(wanted, abs=0.005)  # in whole mm
         assert reward > 0.01
         turned, gone = turned + (not aligned), gone + aligned
@@ -306,3 +306,23 @@ def test_the_way_round_ends_before_a_shelf_and_above_a_table():
     assert left(shelf, -0.5, 0.0, 0.95) == pytest.approx(1.0)
     assert left(table, 0.7, 0.0, 0.6) == pytest.approx(0.3)
     env.close()
+
+
+def test_a_teacher_pays_for_driving_where_the_base_cannot_go():
+    env = SkillEnv("pick", depth=None, reward="teaching", episodes=shipped("rearrange_easy"))
+    free = SkillEnv(
+        "pick",
+        depth=None,
+        reward="teaching",
+        episodes=shipped("rearrange_easy"),
+        options={"blocked_penalty": 0.0},
+    )
+    paid = []
+    for made in (env, free):
+        made.reset(seed=1)
+        ahead = np.array([0.0] * 7 + [-1.0, 1.0, 0.0])
+        paid.append([made.step(ahead)[1] for _ in range(40)])
+        made.close()
+    lost = np.subtract(paid[1], paid[0])
+    assert lost[0] == pytest.approx(0.0, abs=1e-6)  # it moves
+    assert lost[-1] == pytest.approx(0.05, abs=1e-3)  # and is stopped by the furniture
