@@ -19,10 +19,11 @@ from skills.tasks.tolerances import OPEN_DRAWER, OPEN_FRIDGE
 _REST = ("joint", "is_holding", "relative_resting_position")
 _BODY = (
     *_REST,
-    *("ee_pos", "arm_strain", "contact_force", "base_scan", "base_pace", "elapsed"),
+    *("ee_pos", "arm_strain", "contact_force", "base_scan", "base_pace", "base_strain", "elapsed"),
 )
 _AROUND = (
     "way",
+    "way_gap",
     "obj_now_sensor",
     "target_size",
     "neighbours",
@@ -135,6 +136,7 @@ ROWS = (
             "is_holding",
             "joint",
             "base_pace",
+            "base_strain",
             "elapsed",
         ),
         fine=("goal_gap", "goal_pace"),

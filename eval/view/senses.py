@@ -30,6 +30,7 @@ class Senses:
     def __init__(self) -> None:
         self._call: SkillCall | None = None
         self._task: Task[Any] | None = None
+        self._skill: Skill | None = None
         self._row = GoalRow()
         self._distances: DistanceSource | None = None
         self._progress: Any = None
@@ -57,7 +58,7 @@ class Senses:
 
     def _begin(self, sim: Simulator, call: SkillCall, skill: Skill) -> View:
         task = skill.task if isinstance(skill, LearnedSkill) else make_task(call.skill)
-        self._call, self._task = call, task
+        self._call, self._task, self._skill = call, task, skill
         self._row = task.goal_for(sim, 0, call)
         self._distances = distance_source(task, 1)
         self._distances.begin(sim, 0, self._row)
@@ -75,7 +76,9 @@ class Senses:
         before, self._here = self._here, pose
         goal = stack_goals([self._row], pose)
         steps = np.full(1, self._steps)
-        return View(state, goal, far.geodesic, None, scan, far.course, before, steps)
+        told = self._skill.told if isinstance(self._skill, LearnedSkill) else np.zeros((1, 2))
+        past = before, steps, told
+        return View(state, goal, far.geodesic, None, scan, far.course, *past)
 
     def _read(self, view: View) -> Look:
         assert self._task is not None

@@ -109,6 +109,7 @@ class SkillWorlds:
         self._mastery = 0.0
         self._before: Array | None = None
         self._steps: Array | None = None
+        self._told: Array | None = None
 
     def start(self, env_ids: Sequence[int], seeds: Sequence[int]) -> None:
         """Begin episodes in some worlds, each decided by its seed, or by one that failed before.
@@ -130,6 +131,8 @@ class SkillWorlds:
         self._before = xp.where(mask[:, None], like, past)
         counted = xp.zeros_like(like[:, 0]) if self._steps is None else self._steps
         self._steps = xp.where(mask, 0.0, counted)
+        told = xp.zeros_like(like[:, :2]) if self._told is None else self._told
+        self._told = xp.where(mask[:, None], 0.0, told)
         self._look()
         assert self.view is not None
         begun = self.task.begin(self.view)
@@ -141,8 +144,9 @@ class SkillWorlds:
         assert self.view is not None and self.progress is not None and self._steps is not None
         robot, stop = self.task.robot_action(self.view, actions)
         self._before, self._steps = self.view.state.base_pose, self._steps + 1.0
+        self._told = robot[:, ACTION_BASE]
         self.sim.step(robot)
-        self._look(fresh=False, ahead=robot[:, ACTION_BASE][:, 0])
+        self._look(fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
         self._follow(outcome)
         return outcome
@@ -191,6 +195,7 @@ class SkillWorlds:
             "mastery": self._mastery,
             "before": plain(self._before),
             "steps": plain(self._steps),
+            "told": plain(self._told),
             "failed": self._failed.get_state(),
         }
 
@@ -211,7 +216,7 @@ class SkillWorlds:
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
         self._mastery, self._before = float(state["mastery"]), whole(state["before"])
-        self._steps = whole(state["steps"])
+        self._steps, self._told = whole(state["steps"]), whole(state["told"])
         self._failed.set_state(state["failed"])
         self._look()
         assert self.view is not None
@@ -222,7 +227,7 @@ class SkillWorlds:
         """Return the kind of place that Pick takes from, or that Place sets down in."""
         return kind_of(self.task.carrier(self._rows[env_id]))
 
-    def _look(self, fresh: bool = True, ahead: Array | None = None) -> None:
+    def _look(self, fresh: bool = True) -> None:
         state = self.sim.state()
         if fresh or self.view is None:
             goal = goals_like(self._goals, state.base_pose)
@@ -231,8 +236,8 @@ class SkillWorlds:
         xp = None if self.view is None else self.view.xp
         scan = scan_for(self.task.sensors, self.sim, state.base_pose)
         far = self._distances.measure(state.base_pose)
-        known = (far.course, self._before, self._steps, ahead)
-        self.view = View(state, goal, far.geodesic, xp, scan, *known)
+        past = self._before, self._steps, self._told
+        self.view = View(state, goal, far.geodesic, xp, scan, far.course, *past)
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])

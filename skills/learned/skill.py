@@ -19,7 +19,7 @@ from skills.tasks.scan import scan_for
 from skills.tasks.sensors import DEPTH, WAY, observe
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
-from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
+from tpsrl.sim.door import ACTION_BASE, ACTION_DIM, ACTION_GRIP, Simulator
 
 
 class LearnedSkill(Skill):
@@ -32,6 +32,7 @@ class LearnedSkill(Skill):
 
     Attributes:
         task: of the policy.
+        told: (n, 2) what the base was told in the last step, in [-1, 1].
     """
 
     privileged = False
@@ -62,7 +63,7 @@ class LearnedSkill(Skill):
         self._restless.reset(seed, self.failed_before if self.task.layout.arm else 0)
         self._stopped = self._under_way = False
         self._before: np.ndarray | None = None
-        self._steps = 0
+        self._steps, self.told = 0, np.zeros((sim.num_envs, 2))
         self._first_resting = self._view(sim).resting
         shown = WAY in self.task.sensors
         self._course = self.task.course(sim, env_id, self._row) if shown else None
@@ -87,6 +88,7 @@ class LearnedSkill(Skill):
         flat = self._restless.stir(base, arm, flat)
         robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
         self._stopped = bool((stop & self.task.stop_counts(view))[env_id])
+        self.told = np.asarray(robot)[:, ACTION_BASE]
         return np.asarray(robot)[env_id]
 
     def status(self, sim: Simulator, env_id: int) -> SkillStatus:
@@ -105,7 +107,8 @@ class LearnedSkill(Skill):
             course = np.array([self._course.look(p) for p in np.asarray(state.base_pose)[:, :2]])
         before = state.base_pose if self._before is None else self._before
         steps = np.full(sim.num_envs, self._steps)
-        return View(state, rows, scan=scan, course=course, before=before, steps=steps)
+        past = {"before": before, "steps": steps, "told": self.told}
+        return View(state, rows, scan=scan, course=course, **past)
 
     def _check_depth(self, sim: Simulator) -> None:
         if DEPTH not in self.task.sensors:

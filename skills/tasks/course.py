@@ -31,8 +31,6 @@ _REACH, _FARTHEST = 0.9, 1.6
 """The robot reaches from so near, and if it cannot come so near, from at most so far, m."""
 _AROUND, EVERYWHERE = 4.0, 100.0
 """How far from a point ways to it may lead, m."""
-_WITHIN = 0.3
-"""With less than this left of its way a base begins to stand within reach, m."""
 _HAND, _TURN = 0.8, 0.3
 """Distance that a hand counts as whose base does not, m, and what a radian is of it."""
 _MOST = 1000
@@ -109,10 +107,9 @@ def approach(view: View, hand: Array, way: float) -> Array:
         way: so many metres is one that is left of the way.
     """
     xp, course = view.xp, view.require_course()
-    far = xp.clip(course[:, 0] / _WITHIN, 0.0, 1.0)
     turn = wrap(xp, xp.atan2(course[:, 2], course[:, 1]) - view.state.base_pose[:, 2])
     base = _HAND + way * course[:, 0] + _TURN * xp.abs(turn)
-    return hand + far * (base - hand)
+    return hand + view.afar * (base - hand)
 
 
 def fan_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:

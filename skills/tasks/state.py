@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from tpsrl.geometry.arrays import Array, norm, to_base
+from tpsrl.geometry.arrays import Array, norm, to_base, wrap
 from tpsrl.robot import fetch
 from tpsrl.sim.door import SimState
 
@@ -31,6 +31,8 @@ CAUSES = (
 CAUSE = {name: index for index, name in enumerate(CAUSES)}
 NEIGHBOURS = 3
 """Most other objects near the point that a skill is about."""
+_WITHIN = 0.3
+"""With less than this left of its way a base begins to stand within reach, m."""
 RELIEF = 10
 """Numbers that say how the furniture around that point stands; see ``skills.tasks.around``."""
 
@@ -196,8 +198,8 @@ class View:
         before: (n, 3) pose of the base one step earlier, the present one right after a start, where
             a sensor of the task needs it.
         steps: (n,) steps since the skill began, where a sensor of the task needs them.
-        ahead: (n,) what the base was told to drive ahead in the last step, in [-1, 1], where the
-            task's reward needs it.
+        told: (n, 2) how far the base was told to drive and to turn in the last step, in [-1, 1],
+            where a sensor or the task's reward needs it.
     """
 
     def __init__(
@@ -210,10 +212,10 @@ class View:
         course: Array | None = None,
         before: Array | None = None,
         steps: Array | None = None,
-        ahead: Array | None = None,
+        told: Array | None = None,
     ) -> None:
         self.state, self.goal, self.geodesic, self.scan = state, goal, geodesic, scan
-        self.course, self.before, self.steps, self.ahead = course, before, steps, ahead
+        self.course, self.before, self.steps, self.told = course, before, steps, told
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
     def require_geodesic(self) -> Array:
@@ -266,18 +268,35 @@ class View:
             raise ValueError("the sensor elapsed needs steps; give View(..., steps=...).")
         return self.steps
 
-    @_once
-    def blocked(self) -> Array:
-        """(n,) in [0, 1]: how much of what the base was told to drive in this step it did not.
+    def require_told(self) -> Array:
+        """Return (n, 2) what the base was told in the last step.
 
         Raises:
-            ValueError: whoever made this view did not keep what it was told, or the past pose.
+            ValueError: whoever made this view did not keep it.
         """
-        if self.ahead is None:
-            raise ValueError("what a base is told counts; give View(..., ahead=...).")
-        here, past = self.state.base_pose[:, :2], self.require_before()[:, :2]
-        short = self.xp.abs(self.ahead) - norm(self.xp, here - past) / fetch.BASE_DELTA_LINEAR
-        return self.xp.clip(short, 0.0, 1.0)
+        if self.told is None:
+            raise ValueError("what a base was told counts here; give View(..., told=...).")
+        return self.told
+
+    @_once
+    def blocked(self) -> Array:
+        """(n,) in [0, 1]: how much of what the base was told to drive in this step it did not."""
+        told, done = self.require_told()[:, 0], self.driven[:, 0]
+        return self.xp.clip(self.xp.abs(told) - self.xp.abs(done), 0.0, 1.0)
+
+    @_once
+    def afar(self) -> Array:
+        """(n,) in [0, 1]: what is left of the way to where the base stands within reach."""
+        return self.xp.clip(self.require_course()[:, 0] / _WITHIN, 0.0, 1.0)
+
+    @_once
+    def driven(self) -> Array:
+        """(n, 2): how far the base drove ahead and turned left in this step, 1 at full speed."""
+        xp, pose, past = self.xp, self.state.base_pose, self.require_before()
+        gone = pose[:, :2] - past[:, :2]
+        ahead = gone[:, 0] * xp.cos(past[:, 2]) + gone[:, 1] * xp.sin(past[:, 2])
+        left = wrap(xp, pose[:, 2] - past[:, 2]) / fetch.BASE_DELTA_ANGULAR
+        return xp.stack([ahead / fetch.BASE_DELTA_LINEAR, left], axis=-1)
 
     @_once
     def ee(self) -> Array:

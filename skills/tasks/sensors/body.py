@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from skills.tasks.scan import FAR_REACH, RAYS, REACH
-from skills.tasks.sensors.fine import fine, turned
+from skills.tasks.sensors.fine import fine
 from skills.tasks.sensors.registry import sensor
 from skills.tasks.state import View
 from skills.tasks.tolerances import AT_REST
 from tpsrl.geometry.arrays import Array, to_base, wrap
-from tpsrl.robot import fetch
 
 
 @sensor(7)
@@ -62,11 +61,17 @@ def base_pace(view: View) -> Array:
 
     tanh of both, each over the longest motion of a step.
     """
-    xp, pose, past = view.xp, view.state.base_pose, view.require_before()
-    gone = pose[:, :2] - past[:, :2]
-    ahead, _ = turned(xp, past[:, 2], gone[:, 0], gone[:, 1])
-    left = wrap(xp, pose[:, 2] - past[:, 2]) / fetch.BASE_DELTA_ANGULAR
-    return xp.tanh(xp.stack([ahead / fetch.BASE_DELTA_LINEAR, left], axis=-1))
+    return view.xp.tanh(view.driven)
+
+
+@sensor(2)
+def base_strain(view: View) -> Array:
+    """What the base was told to drive ahead and to turn in the last step, less what it did.
+
+    In lengths of the longest motion: a base at the edge of free space stands still, and whoever
+    does not know what it was told cannot tell that from one that waits.
+    """
+    return view.xp.clip(view.require_told() - view.driven, -1.0, 1.0)
 
 
 @sensor(1)

@@ -27,6 +27,18 @@ def way(view: View) -> Array:
     return xp.stack([course[:, 0], xp.cos(turn), xp.sin(turn)], axis=-1)
 
 
+@sensor(3)
+def way_gap(view: View) -> Array:
+    """How far the base is from standing within reach, and where the way there goes.
+
+    What is left of the way over 0.3 m, at most 1, then that times cosine and sine of the way's
+    direction in the base frame: where the base stands within reach, no direction is left.
+    """
+    xp, course, yaw = view.xp, view.require_course(), view.state.base_pose[:, 2]
+    turn, far = xp.atan2(course[:, 2], course[:, 1]) - yaw, view.afar
+    return xp.stack([far, far * xp.cos(turn), far * xp.sin(turn)], axis=-1)
+
+
 @sensor(2)
 def goal_gap(view: View) -> Array:
     """How far the base is from where Navigate succeeds, finely where it is near.

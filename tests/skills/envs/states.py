@@ -99,7 +99,7 @@ def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
         course=course,
         before=0.9 * here,
         steps=steps,
-        ahead=here[:, 0],
+        told=0.1 * here[:, 1:],
     )
 
 

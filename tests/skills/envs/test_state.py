@@ -88,7 +88,7 @@ def test_the_nearest_neighbour_is_seen_finely(pick):
 
 def test_a_teacher_feels_motors_base_and_time(pick):
     seen, _ = pick.reset(seed=1)
-    for name in ("base_pace", "elapsed"):
+    for name in ("base_pace", "base_strain", "elapsed"):
         assert not seen[name].any()
     turn = np.array([1.0] + [0.0] * 6 + [-1.0, 0.0, 1.0], np.float32)
     for step in range(1, 4):
@@ -102,6 +102,26 @@ def test_a_teacher_feels_motors_base_and_time(pick):
         turned = (now.base_pose[0, 2] - before[2]) / fetch.BASE_DELTA_ANGULAR
         assert turned > 0.1
         np.testing.assert_allclose(seen["base_pace"], [0.0, np.tanh(turned)], atol=0.02)
+        np.testing.assert_allclose(seen["base_strain"], [0.0, 1.0 - turned], atol=0.02)
+
+
+def test_a_base_that_is_stopped_feels_what_it_was_told(pick):
+    pick.reset(seed=1)
+    ahead = np.array([0.0] * 7 + [-1.0, 1.0, 0.0], np.float32)
+    felt = [pick.step(ahead)[0]["base_strain"] for _ in range(30)]
+    np.testing.assert_allclose(felt[0], 0.0, atol=0.02)
+    np.testing.assert_allclose(felt[-1], [1.0, 0.0], atol=0.02)
+
+
+def test_the_way_fades_where_the_base_stands_within_reach(pick):
+    near = 0
+    for seed in range(20):
+        seen, _ = pick.reset(seed=seed)
+        length, *heading = seen["way"]
+        left = min(length / 0.3, 1.0)
+        np.testing.assert_allclose(seen["way_gap"], left * np.array([1.0, *heading]), atol=1e-5)
+        near += left < 1.0
+    assert 0 < near < 20
 
 
 def test_relief_shows_what_the_object_lies_on(pick):
