@@ -25,8 +25,8 @@ _LEAN = 0.6
 """How much of the way leads away from an edge of free space at that edge."""
 FAN = 16
 """Directions in which it is looked from where a robot could reach a point."""
-_LIFT = 0.15
-"""How far above the point, m: what lies in front of it does not count."""
+_LIFT = 0.3
+"""How far above the point, m: a drawer's walls and what lies in front of it do not count."""
 _REACH, _FARTHEST = 0.9, 1.6
 """The robot reaches from so near, and if it cannot come so near, from at most so far, m."""
 _AROUND, EVERYWHERE = 4.0, 100.0
