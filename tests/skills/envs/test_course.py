@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skills.envs.single import SkillEnv
-from skills.tasks.course import FAN, Course, approach
+from skills.tasks.course import FAN, Course, approach, fan_of
 from skills.tasks.places import detour
 from skills.tasks.scan import FAR_REACH, REACH
 from skills.tasks.state import View, stack_goals
@@ -326,3 +326,15 @@ def test_a_teacher_pays_for_driving_where_the_base_cannot_go():
     lost = np.subtract(paid[1], paid[0])
     assert lost[0] == pytest.approx(0.0, abs=1e-6)  # it moves
     assert lost[-1] == pytest.approx(0.05, abs=1e-3)  # and is stopped by the furniture
+
+
+def test_the_walls_of_a_drawer_hide_nothing():
+    settings = {"episodes": shipped("set_table"), "places": "drawer", "depth": None}
+    env = SkillEnv("pick", sensors=("joint", "obj_start_place"), **settings)
+    open_sides = []
+    for seed in range(6):
+        env.reset(seed=seed)
+        assert env.worlds.view is not None
+        open_sides.append((fan_of(env.sim, 0, env.worlds.view.goal.object_start[0]) > 0.7).sum())
+    env.close()
+    assert min(open_sides) >= FAN // 2, "only the counter behind it stands in the way"
