@@ -14,7 +14,7 @@ from skills.interface import SkillCall
 from skills.tasks.around import with_surroundings
 from skills.tasks.course import Course, fan_of
 from skills.tasks.goals import object_goal
-from skills.tasks.outlines import open_parts
+from skills.tasks.outlines import door_before, open_parts
 from skills.tasks.sensors import WAY
 from skills.tasks.starts import Spawn, Start
 from skills.tasks.state import CAUSE, GoalRow, Outcome, View
@@ -203,7 +203,8 @@ class Task(ABC, Generic[P]):
         row = object_goal(sim, env_id, call, frozen_start=self.frozen_start)
         point, place = self.about(row), self.carrier(row)
         if self.shows_way:
-            row = replace(row, fan=fan_of(sim, env_id, point))
+            door = door_before(sim, env_id, point)
+            row = replace(row, fan=fan_of(sim, env_id, point), door=door)
         return with_surroundings(sim, env_id, row, point, place, self.sensors)
 
     @property

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from skills.tasks.around import container_of
 from skills.tasks.places import link_pose
 from skills.tasks.tolerances import STANDS_OUT
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.scene import Navigation
 
 _DOOR_THICKNESS = 0.06
+_DOOR_WIDTH = 1.12
+"""Of the distance of its handle from the hinge."""
 
 
 def free_space(sim: Simulator, env_id: int) -> Navigation:
@@ -30,7 +33,7 @@ def open_parts(sim: Simulator, env_id: int) -> list[np.ndarray]:
         low, high = scene.containers[name]
         if name in scene.container_static:
             offset = handle_offset(sim, env_id, j)
-            low = np.array([-_DOOR_THICKNESS / 2, 1.12 * offset[1]])
+            low = np.array([-_DOOR_THICKNESS / 2, _DOOR_WIDTH * offset[1]])
             high = np.array([offset[0], 0.0])
         else:
             low, high = low[:2] - 0.02, np.array([high[0] + 0.06, high[1] + 0.02])
@@ -38,6 +41,19 @@ def open_parts(sim: Simulator, env_id: int) -> list[np.ndarray]:
         world = np.column_stack([corners, np.zeros(4)]) @ rotation.T + pos
         outlines.append(world[:, :2])
     return outlines
+
+
+def door_before(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
+    """Return (4,) hinge and free edge of the open door behind which a (3,) point lies, or zeros."""
+    joint = container_of(sim, env_id, point)
+    name = sim.joint_names[joint] if joint >= 0 else ""
+    if name not in sim.scene(env_id).container_static:
+        return np.zeros(4)
+    if float(sim.state().joint_pos[env_id][joint]) < STANDS_OUT:
+        return np.zeros(4)
+    pos, rotation = link_pose(sim, env_id, joint)
+    edge = pos + rotation @ np.array([0.0, _DOOR_WIDTH * handle_offset(sim, env_id, joint)[1], 0.0])
+    return np.append(pos[:2], edge[:2])
 
 
 def handle_offset(sim: Simulator, env_id: int, joint: int) -> np.ndarray:

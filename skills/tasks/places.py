@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skills.tasks.state import View
-from tpsrl.geometry.arrays import Array
+from tpsrl.geometry.arrays import Array, norm
 from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.scene import ReceptacleInfo
@@ -89,8 +89,9 @@ def kind_of(place: np.ndarray) -> str:
 def detour(view: View, hand: Array, point: Array, place: Array) -> Array:
     """Return (n,) m: what the straight way of a hand to a point leaves out, 0 near its end.
 
-    How far the hand is below the point; and, where a roof is over the point, how far the base is
-    from standing before it. On the straight way a hand meets a table's edge or a cabinet's wall.
+    How far the hand is below the point; where a roof is over the point, how far the base is from
+    standing before it; and what the way round an open door is longer. On the straight way a hand
+    meets a table's edge, a cabinet's wall or the outside of its door.
 
     Args:
         view: of the worlds.
@@ -103,7 +104,33 @@ def detour(view: View, hand: Array, point: Array, place: Array) -> Array:
     beside = xp.abs(place[:, 0] * gap[:, 1] - place[:, 1] * gap[:, 0])
     away = _positive(xp, beside - BESIDE) + _positive(xp, AHEAD - ahead)
     roof = place[:, 2] > 0
-    return _positive(xp, point[:, 2] - hand[:, 2]) + xp.where(roof, away, 0.0)
+    below = _positive(xp, point[:, 2] - hand[:, 2])
+    return below + xp.where(roof, away, 0.0) + round_door(xp, hand, point, view.goal.door)
+
+
+def round_door(xp: Any, start: Array, end: Array, door: Array) -> Array:
+    """Return (n,) m: how much longer than the straight line the way round a door's free edge is.
+
+    0 where the door does not stand between. Nothing leads past its hinge, where the cabinet is.
+
+    Args:
+        xp: array namespace.
+        start: (n, 3) m.
+        end: (n, 3) m.
+        door: (n, 4) rows of ``Goal.door``.
+    """
+    here, there, hinge, edge = start[:, :2], end[:, :2], door[:, :2], door[:, 2:]
+    wide = norm(xp, edge - hinge)
+    back = hinge - (edge - hinge) / xp.where(wide > 0.0, wide, 1.0)[:, None]
+    apart = _side(back, edge, here) * _side(back, edge, there) < 0.0
+    between = _side(here, there, back) * _side(here, there, edge) < 0.0
+    longer = norm(xp, here - edge) + norm(xp, edge - there) - norm(xp, here - there)
+    return xp.where(apart & between & (wide > 0.0), longer, 0.0)
+
+
+def _side(start: Array, end: Array, point: Array) -> Array:
+    along, to = end - start, point - start
+    return along[:, 0] * to[:, 1] - along[:, 1] * to[:, 0]
 
 
 def _positive(xp: Any, x: Array) -> Array:

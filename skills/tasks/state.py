@@ -74,6 +74,8 @@ class Goal:
         neighbours: (n, ``NEIGHBOURS``) int64, other objects near the point that the skill is about.
         neighbour_size: (n, ``NEIGHBOURS``) float64, the largest half of their sizes, m.
         relief: (n, ``RELIEF``) float64, see :func:`skills.tasks.around.relief`.
+        door: (n, 4) float64, hinge and free edge on the floor of the open door that the skill
+            reaches behind, m; zeros where there is none, or no way is looked for.
     """
 
     target: Array
@@ -92,6 +94,7 @@ class Goal:
     neighbours: Array
     neighbour_size: Array
     relief: Array
+    door: Array
 
     @_once
     def rows(self) -> Array:
@@ -137,6 +140,7 @@ class GoalRow:
     neighbours: np.ndarray = field(default_factory=lambda: np.full(NEIGHBOURS, -1))
     neighbour_size: np.ndarray = field(default_factory=lambda: np.zeros(NEIGHBOURS))
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
+    door: np.ndarray = field(default_factory=lambda: np.zeros(4))
     fan: np.ndarray | None = None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from skills.envs.single import SkillEnv
 from skills.tasks.course import FAN, Course, approach, fan_of
-from skills.tasks.places import detour
+from skills.tasks.places import detour, round_door
 from skills.tasks.scan import FAR_REACH, REACH
 from skills.tasks.state import View, stack_goals
 from skills.tasks.travel import Pace, SpeedMap
@@ -338,3 +338,38 @@ def test_the_walls_of_a_drawer_hide_nothing():
         open_sides.append((fan_of(env.sim, 0, env.worlds.view.goal.object_start[0]) > 0.7).sum())
     env.close()
     assert min(open_sides) >= FAN // 2, "only the counter behind it stands in the way"
+
+
+def test_a_hand_goes_round_the_edge_of_a_door():
+    door = np.tile([0.0, 0.0, 1.0, 0.0], (5, 1))
+    start = np.array([[0.2, -0.3], [-0.5, -0.3], [1.2, -0.1], [2.0, -0.3], [0.5, 0.4]])
+    end = np.array([0.2, 0.3, 0.0])
+    longer = round_door(np, np.pad(start, ((0, 0), (0, 1))), np.tile(end, (5, 1)), door)
+    round_edge = np.linalg.norm(start - [1.0, 0.0], axis=1) + np.hypot(0.8, 0.3)
+    wanted = round_edge - np.linalg.norm(start - end[:2], axis=1)
+    np.testing.assert_allclose(longer[:2], wanted[:2])  # nothing leads past the hinge
+    assert longer[2] == pytest.approx(wanted[2]) and longer[2] < 0.05
+    assert not longer[3:].any()
+    assert not round_door(np, np.zeros((5, 3)), np.tile(end, (5, 1)), np.zeros((5, 4))).any()
+
+
+def test_the_fridge_door_stands_between_a_hand_behind_it_and_what_lies_inside():
+    settings = {"episodes": shipped("set_table"), "places": "cabinet", "depth": None}
+    env = SkillEnv("pick", sensors=("joint",), reward="teaching", **settings)
+    env.reset(seed=0)
+    assert env.worlds.view is not None
+    goal = env.worlds.view.goal
+    hinge, edge = goal.door[0, :2], goal.door[0, 2:]
+    point, facing = goal.object_start, goal.start_place[0, :2]
+    env.close()
+    assert 0.4 < np.linalg.norm(edge - hinge) < 1.0
+    out = (edge - hinge) @ facing
+    assert out > 0.3, "it stands open, out into the room"
+    middle = 0.5 * (hinge + edge)
+    aside = np.array([-facing[1], facing[0]]) * np.sign(
+        (middle - point[0, :2]) @ [-facing[1], facing[0]]
+    )
+    behind, before = np.zeros((1, 3)), np.zeros((1, 3))
+    behind[0, :2], before[0, :2] = middle + 0.2 * aside, point[0, :2] + 0.6 * facing
+    assert round_door(np, behind, point, goal.door)[0] > 0.2
+    assert round_door(np, before, point, goal.door)[0] == 0.0
