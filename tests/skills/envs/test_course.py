@@ -309,20 +309,14 @@ def test_the_way_round_ends_before_a_shelf_and_above_a_table():
 
 
 def test_a_teacher_pays_for_driving_where_the_base_cannot_go():
-    env = SkillEnv("pick", depth=None, reward="teaching", episodes=shipped("rearrange_easy"))
-    free = SkillEnv(
-        "pick",
-        depth=None,
-        reward="teaching",
-        episodes=shipped("rearrange_easy"),
-        options={"blocked_penalty": 0.0},
-    )
+    settings = {"depth": None, "reward": "teaching", "episodes": shipped("rearrange_easy")}
+    ahead = np.array([0.0] * 7 + [-1.0, 1.0, 0.0])
     paid = []
-    for made in (env, free):
-        made.reset(seed=1)
-        ahead = np.array([0.0] * 7 + [-1.0, 1.0, 0.0])
-        paid.append([made.step(ahead)[1] for _ in range(40)])
-        made.close()
+    for options in ({}, {"blocked_penalty": 0.0}):
+        env = SkillEnv("pick", options=options, **settings)
+        env.reset(seed=1)
+        paid.append([env.step(ahead)[1] for _ in range(40)])
+        env.close()
     lost = np.subtract(paid[1], paid[0])
     assert lost[0] == pytest.approx(0.0, abs=1e-6)  # it moves
     assert lost[-1] == pytest.approx(0.05, abs=1e-3)  # and is stopped by the furniture
