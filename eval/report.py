@@ -101,6 +101,8 @@ def _rates(records: Sequence[Record], summary: Record) -> str:
         rows.append((f"reached {stage_label(name)}", reached, len(records)))
     for kind, found in summary.get("places", {}).items():
         rows.append((f"in a place of kind {kind}", found["successes"], found["episodes"]))
+    for name, found in summary.get("ways", {}).items():
+        rows.append((f"way of the base {name}", found["successes"], found["episodes"]))
     rows.append(("success", sum(bool(r["success"]) for r in records), len(records)))
     head = "<tr><th></th><th class=n>episodes</th><th class=n>rate</th><th>95% Wilson interval</th>"
     lines = "".join(_rate(*row) for row in rows)

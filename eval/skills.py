@@ -61,6 +61,9 @@ class SkillEvalConfig:
     depth: int | None = field(
         default=None, metadata={"help": "pixels of depth; null for what the policy was trained on"}
     )
+    places: list[str] = option(
+        [], "Pick, Place: only starts at such places: open, cabinet, drawer; [] for all"
+    )
     actions: str = option(
         "full", "restricted: the base stands still", choices=("full", "restricted")
     )
@@ -152,6 +155,8 @@ def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any
             depth = config.depth or seen["head_depth"][0]
         env_args["sensors"] = tuple(seen)
     env_args |= {"depth": depth, "split": config.split}
+    if config.places:
+        env_args["places"] = tuple(config.places)
     env_args |= _engine(config)
     if config.agent == "scripted":
         if config.actions == "restricted" and row_of(config.skill).uses_arm:
@@ -198,9 +203,10 @@ def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
         f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}, median peak force"
         f" {summary['median_force_max']:.0f} N; ends: {causes}"
     )
-    places = summary["places"] if len(summary["places"]) > 1 else {}
-    for kind, rate in places.items():
+    parts = [("", summary["places"]), ("way ", summary["ways"])]
+    rows = [(f"{word}{name}", rate) for word, found in parts for name, rate in found.items()]
+    for name, rate in rows if summary["places"] else []:
         print(
-            f"  {kind}: {rate['successes']} of {rate['episodes']}, {100 * rate['success']:.1f}%"
+            f"  {name}: {rate['successes']} of {rate['episodes']}, {100 * rate['success']:.1f}%"
             f" ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +27,10 @@ from skills.envs.single import SkillEnv
 from skills.learned.cards import PolicyFiles
 from skills.learned.inference import NumpyPolicy
 from skills.learned.restless import Restless
+from tpsrl.errors import UserError
+
+WAYS = (0.5, 1.5)
+"""Where starts are told apart by how far the base has to go, m at full speed."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ class SkillStudy:
         """Return success with its 95% Wilson interval, mean return and length, and causes.
 
         Where records name the place of the target (Pick, Place) its kinds are counted by
-        themselves.
+        themselves, and starts by how far the base has to go.
         """
         kinds = sorted({record["place"] for record in records if "place" in record})
         count = max(len(records), 1)
@@ -116,6 +122,7 @@ class SkillStudy:
             "median_force_max": median(forces) if forces else None,
             "causes": dict(Counter(_cause(record) for record in records).most_common()),
             "places": {k: _rate([r for r in records if r.get("place") == k]) for k in kinds},
+            "ways": _by_way([record for record in records if "way" in record]),
             "errors": [record["index"] for record in records if "extra" in record],
         }
 
@@ -132,6 +139,17 @@ def _rate(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     low, high = wilson(won, count) if count else (None, None)
     success = won / count if count else None
     return {"episodes": count, "successes": won, "success": success, "low": low, "high": high}
+
+
+def _by_way(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the rates of starts whose base has a short, a middling and a long way to go."""
+    found = {}
+    for low, high in itertools.pairwise((0.0, *WAYS, math.inf)):
+        name = f"from {low:g} m" if high == math.inf else f"{low:g} to {high:g} m"
+        some = [record for record in records if low <= max(record["way"], 0.0) < high]
+        if some:
+            found[name] = _rate(some)
+    return found
 
 
 class PolicyAgent(EnvAgent):
@@ -261,9 +279,17 @@ def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
     return Trial(env, agent, seed).play()
 
 
-def _place(env: SkillEnv) -> dict[str, str]:
-    """Return, for Pick and Place, in what kind of place the target lies or is wanted."""
-    return {"place": env.worlds.place_kind(0)} if row_of(env.skill).placed else {}
+def _place(env: SkillEnv) -> dict[str, Any]:
+    """Return, for Pick and Place, in what kind of place the target lies or is wanted.
+
+    And how far the base has to go, in metres at full speed, where the engine can tell.
+    """
+    if not row_of(env.skill).placed:
+        return {}
+    found: dict[str, Any] = {"place": env.worlds.place_kind(0)}
+    with contextlib.suppress(UserError):  # an engine that casts no rays
+        found["way"] = env.worlds.way_left(0)
+    return found
 
 
 def _policy(agent: EnvAgent) -> str:

@@ -15,6 +15,7 @@ from skills.envs.distances import distance_source
 from skills.envs.plain import plain, whole
 from skills.interface import SkillCall
 from skills.tasks.base import NOWHERE, Progress, Task
+from skills.tasks.course import fan_of
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
@@ -226,6 +227,20 @@ class SkillWorlds:
     def place_kind(self, env_id: int) -> str:
         """Return the kind of place that Pick takes from, or that Place sets down in."""
         return kind_of(self.task.carrier(self._rows[env_id]))
+
+    def way_left(self, env_id: int) -> float:
+        """Return how far a base has to drive to where it can reach what the skill is about.
+
+        Seconds at full speed are told as metres, see :class:`skills.tasks.course.Course`.
+
+        Raises:
+            UserError: the engine casts no rays.
+        """
+        row = self._rows[env_id]
+        if row.fan is None:
+            row = dataclasses.replace(row, fan=fan_of(self.sim, env_id, self.task.about(row)))
+        pose = host(self.sim.state().base_pose)[env_id]
+        return float(self.task.course(self.sim, env_id, row).look(pose[:2])[0])
 
     def _look(self, fresh: bool = True) -> None:
         state = self.sim.state()

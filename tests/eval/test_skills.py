@@ -40,11 +40,25 @@ def test_records_and_summary_say_what_happened(measured):
     rows, found = lines(measured), summary(measured)
     assert [(r["index"], r["seed"]) for r in rows] == [(0, 3), (1, 4), (2, 5), (3, 6)]
     wanted = {"success", "cause", "return", "steps", "force_max", "episode_id", "layout", "place"}
-    assert all(wanted <= set(row) and row["attempts"] == 1 for row in rows)
+    assert all(wanted | {"way"} <= set(row) and row["attempts"] == 1 for row in rows)
     assert found["complete"] and found["errors"] == [] and found["engine"]["name"] == "mujoco"
     assert found["success"] == sum(row["success"] for row in rows) / 4
     assert found["mean_steps"] == sum(row["steps"] for row in rows) / 4
     assert found["session"]["workers"] == 2 and found["config"]["actions"] == "restricted"
+
+
+def test_starts_are_chosen_by_place_and_told_apart_by_the_way_of_the_base(tmp_path, capsys):
+    words = ["eval", "skill=place", "agent=random", "places=[drawer,cabinet]", f"out={tmp_path}"]
+    assert main([*words, "episodes=12", "workers=1", "record=none"]) == 0
+    rows, found = lines(tmp_path), summary(tmp_path)
+    assert {row["place"] for row in rows} == {"drawer", "cabinet"}
+    far = [row for row in rows if row["way"] >= 1.5]
+    assert 0 < len(far) < 12 and found["ways"]["from 1.5 m"]["episodes"] == len(far)
+    assert sum(rate["episodes"] for rate in found["ways"].values()) == 12
+    assert f"way from 1.5 m: 0 of {len(far)}" in capsys.readouterr().out
+    assert "way of the base from 1.5 m" in (tmp_path / "report.html").read_text()
+    assert main(["eval", "skill=navigate", "places=[drawer]", f"out={tmp_path / 'other'}"]) == 2
+    assert "places= chooses starts of pick and place" in capsys.readouterr().err
 
 
 def test_the_same_command_goes_on_with_any_number_of_workers(measured, tmp_path):
@@ -55,7 +69,7 @@ def test_the_same_command_goes_on_with_any_number_of_workers(measured, tmp_path)
     assert main([*first, "episodes=4"]) == 0
     assert summary(tmp_path)["session"]["episodes"] == 3
     assert lines(tmp_path) == lines(measured)
-    parts = ("success", "mean_return", "mean_steps", "causes", "places")
+    parts = ("success", "mean_return", "mean_steps", "causes", "places", "ways")
     assert [summary(tmp_path)[k] for k in parts] == [summary(measured)[k] for k in parts]
 
 
