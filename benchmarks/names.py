@@ -11,13 +11,15 @@ def chosen(words: str, known: Sequence[str], key: str) -> list[str]:
     """Return the names of a list, each once.
 
     Args:
-        words: what was given.
+        words: what was given; ``all`` stands for all that are known.
         known: what may be named.
         key: of the benchmark, for messages.
 
     Raises:
         UserError: a name is unknown, or there is none.
     """
+    if words.strip() == "all":
+        return list(known)
     found = [word.strip() for word in words.split(",") if word.strip()]
     for word in found:
         if word not in known:

@@ -95,7 +95,7 @@ def _median(values: list[float]) -> float:
 def main(overrides: list[str]) -> int:
     """Print the table."""
     config = parse_or_help(Config, overrides, __doc__)
-    names = list(BOOK) if config.skills == "all" else chosen(config.skills, [*BOOK], "skills")
+    names = chosen(config.skills, [*BOOK], "skills")
     table = Table("skill", "added to a step, ms", "alone, ms", "whole step, ms", "reset, ms")
     for name in names:
         print(f"measuring {name}: {config.steps} steps ...", file=sys.stderr)

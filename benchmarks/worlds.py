@@ -117,7 +117,7 @@ def main(overrides: list[str]) -> int:
     note("snapshot_bytes", arrays, "bytes")
     note("state_bytes", len(pickle.dumps(env.get_state())) / config.worlds, "bytes a world")
     env.close()
-    names = list(BOOK) if config.skills == "all" else chosen(config.skills, [*BOOK], "skills")
+    names = chosen(config.skills, [*BOOK], "skills")
     for name in names:
         print(f"measuring resets of {name} ...", file=sys.stderr)
         env = make(name, config.worlds, config.split)

@@ -106,7 +106,7 @@ def approach(view: View, hand: Array, way: float) -> Array:
         hand: (n,) distance of the hand, m.
         way: so many metres is one that is left of the way.
     """
-    xp, course = view.xp, view.require_course()
+    xp, course = view.xp, view.require("course")
     turn = wrap(xp, xp.atan2(course[:, 2], course[:, 1]) - view.state.base_pose[:, 2])
     base = _HAND + way * course[:, 0] + _TURN * xp.abs(turn)
     return hand + view.afar * (base - hand)

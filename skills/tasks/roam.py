@@ -126,7 +126,7 @@ class PointNavTask(RoamTask[PathProgress]):
 
     def advance(self, view: View, progress: PathProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
-        xp, distance = view.xp, view.require_geodesic()
+        xp, distance = view.xp, view.require("geodesic")
         place = view.state.base_pose[:, :2]
         path = progress.path + norm(xp, place - progress.place)
         success = stop & (distance < self.success_distance)
@@ -183,7 +183,7 @@ class FleeTask(RoamTask[FleeProgress]):
 
     def advance(self, view: View, progress: FleeProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
-        distance = view.require_geodesic()
+        distance = view.require("geodesic")
         reward = -self.distance_reward * (progress.distance - distance)
         fraction = distance / view.goal.scale
         return Advance(

@@ -222,81 +222,32 @@ class View:
         self.course, self.before, self.steps, self.told = course, before, steps, told
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
-    def require_geodesic(self) -> Array:
-        """Return the (n,) geodesic distance.
+    def require(self, name: str) -> Array:
+        """Return what is measured or kept beside the state: ``geodesic``, ``course``, ``scan``, ...
 
         Raises:
-            ValueError: whoever made this view did not measure it.
+            ValueError: whoever made this view did not give it.
         """
-        if self.geodesic is None:
-            raise ValueError("this task needs geodesic distances; give View(..., geodesic=...).")
-        return self.geodesic
-
-    def require_course(self) -> Array:
-        """Return the (n, 3) course.
-
-        Raises:
-            ValueError: whoever made this view did not measure it.
-        """
-        if self.course is None:
-            raise ValueError("the sensor way needs a course; give View(..., course=...).")
-        return self.course
-
-    def require_scan(self) -> Array:
-        """Return the (n, ``scan.RAYS``) ranges.
-
-        Raises:
-            ValueError: whoever made this view did not measure them.
-        """
-        if self.scan is None:
-            raise ValueError("the sensor base_scan needs ranges; give View(..., scan=...).")
-        return self.scan
-
-    def require_before(self) -> Array:
-        """Return the (n, 3) pose of the base one step earlier.
-
-        Raises:
-            ValueError: whoever made this view did not keep it.
-        """
-        if self.before is None:
-            raise ValueError("a sensor of pace needs a past pose; give View(..., before=...).")
-        return self.before
-
-    def require_steps(self) -> Array:
-        """Return the (n,) steps since the skill began.
-
-        Raises:
-            ValueError: whoever made this view did not count them.
-        """
-        if self.steps is None:
-            raise ValueError("the sensor elapsed needs steps; give View(..., steps=...).")
-        return self.steps
-
-    def require_told(self) -> Array:
-        """Return (n, 2) what the base was told in the last step.
-
-        Raises:
-            ValueError: whoever made this view did not keep it.
-        """
-        if self.told is None:
-            raise ValueError("what a base was told counts here; give View(..., told=...).")
-        return self.told
+        values: Array | None = getattr(self, name)
+        if values is None:
+            raise ValueError(f"this task, or a sensor of it, needs View(..., {name}=...); give it.")
+        return values
 
     @_once
     def blocked(self) -> Array:
         """(n,) in [0, 1]: how much of what the base was told to drive in this step it did not."""
-        told, done = self.require_told()[:, 0], self.driven[:, 0]
+        told, done = self.require("told")[:, 0], self.driven[:, 0]
         return self.xp.clip(self.xp.abs(told) - self.xp.abs(done), 0.0, 1.0)
 
     @_once
     def afar(self) -> Array:
         """(n,) in [0, 1]: what is left of the way to where the base stands within reach."""
-        return self.xp.clip(self.require_course()[:, 0] / _WITHIN, 0.0, 1.0)
+        return self.xp.clip(self.require("course")[:, 0] / _WITHIN, 0.0, 1.0)
 
     @_once
     def driven(self) -> Array:
         """(n, 2): how far the base drove ahead and turned left in this step, 1 at full speed."""
-        xp, pose, past = self.xp, self.state.base_pose, self.require_before()
+        xp, pose, past = self.xp, self.state.base_pose, self.require("before")
         gone = pose[:, :2] - past[:, :2]
         ahead = gone[:, 0] * xp.cos(past[:, 2]) + gone[:, 1] * xp.sin(past[:, 2])
         left = wrap(xp, pose[:, 2] - past[:, 2]) / fetch.BASE_DELTA_ANGULAR

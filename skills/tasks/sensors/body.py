@@ -71,7 +71,7 @@ def base_strain(view: View) -> Array:
     In lengths of the longest motion: a base at the edge of free space stands still, and whoever
     does not know what it was told cannot tell that from one that waits.
     """
-    return view.xp.clip(view.require_told() - view.driven, -1.0, 1.0)
+    return view.xp.clip(view.require("told") - view.driven, -1.0, 1.0)
 
 
 @sensor(1)
@@ -80,7 +80,7 @@ def elapsed(view: View) -> Array:
 
     Where nothing moves, time does: a policy without memory needs no other reason to do otherwise.
     """
-    steps = view.xp.astype(view.require_steps(), view.state.force.dtype)
+    steps = view.xp.astype(view.require("steps"), view.state.force.dtype)
     return view.xp.tanh(steps / 200.0)[:, None]
 
 
@@ -100,7 +100,7 @@ def base_scan_far(view: View) -> Array:
 
 
 def _nearness(view: View, reach: float) -> Array:
-    nearness = 1.0 - view.require_scan() / reach
+    nearness = 1.0 - view.require("scan") / reach
     return view.xp.where(nearness > 0.0, nearness, 0.0)
 
 

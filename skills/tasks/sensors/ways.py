@@ -22,7 +22,7 @@ def way(view: View) -> Array:
 
     Cosine and sine of its direction in the base frame; a map of the apartment knows it.
     """
-    xp, course, yaw = view.xp, view.require_course(), view.state.base_pose[:, 2]
+    xp, course, yaw = view.xp, view.require("course"), view.state.base_pose[:, 2]
     turn = xp.atan2(course[:, 2], course[:, 1]) - yaw
     return xp.stack([course[:, 0], xp.cos(turn), xp.sin(turn)], axis=-1)
 
@@ -34,7 +34,7 @@ def way_gap(view: View) -> Array:
     What is left of the way over 0.3 m, at most 1, then that times cosine and sine of the way's
     direction in the base frame: where the base stands within reach, no direction is left.
     """
-    xp, course, yaw = view.xp, view.require_course(), view.state.base_pose[:, 2]
+    xp, course, yaw = view.xp, view.require("course"), view.state.base_pose[:, 2]
     turn, far = xp.atan2(course[:, 2], course[:, 1]) - yaw, view.afar
     return xp.stack([far, far * xp.cos(turn), far * xp.sin(turn)], axis=-1)
 
@@ -60,7 +60,7 @@ def goal_pace(view: View) -> Array:
     told to do: a camera does not show what stands under its nose.
     """
     xp, (distance, bearing) = view.xp, view.heading
-    past, looked = view.heading_from(view.require_before())
+    past, looked = view.heading_from(view.require("before"))
     nearer = (past - distance) / fetch.BASE_DELTA_LINEAR
     turned = wrap(xp, bearing - looked) / fetch.BASE_DELTA_ANGULAR
     return xp.tanh(xp.stack([nearer, turned], axis=-1))
