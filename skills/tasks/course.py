@@ -31,7 +31,7 @@ _REACH, _FARTHEST = 0.9, 1.6
 """The robot reaches from so near, and if it cannot come so near, from at most so far, m."""
 _AROUND, EVERYWHERE = 4.0, 100.0
 """How far from a point ways to it may lead, m."""
-_HAND, _TURN = 1.6, 0.3
+_HAND, _TURN = 0.8, 0.3
 """Distance that a hand counts as whose base does not, m, and what a radian is of it."""
 _MOST = 1000
 """Courses to points that are kept of one apartment's layout."""
