@@ -176,7 +176,7 @@ ROWS = (
             "obj_start_place",
             "obj_start_gap",
         ),
-        fine=("obj_start_fine", "resting_fine", "obj_start_in_base", "obj_start_near", "base_pace"),
+        fine=("obj_start_fine", "resting_fine"),
         teaching={**_CARE, **_DRIVE, "detour": 1.0, "fallen": 0.3},
         switches={"grip": 0.5},
         plan={"pick": ask_target},
@@ -203,7 +203,7 @@ ROWS = (
             "obj_goal_place",
             "obj_goal_gap",
         ),
-        fine=("obj_goal_fine", "resting_fine", "obj_goal_in_base", "obj_goal_near", "base_pace"),
+        fine=("obj_goal_fine", "resting_fine"),
         teaching={
             **_CARE,
             **_DRIVE,

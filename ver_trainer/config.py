@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ver_trainer.config_extras import CPCConfig, DistillConfig, PredictConfig, check_extras
+from ver_trainer.config_extras import CPCConfig, DistillConfig, check_extras
 from ver_trainer.errors import ConfigError
 from ver_trainer.options import load, option
 
@@ -247,7 +247,6 @@ class TrainConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     distill: DistillConfig = field(default_factory=DistillConfig)
     cpc: CPCConfig = field(default_factory=CPCConfig)
-    predict: PredictConfig = field(default_factory=PredictConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
 
@@ -350,7 +349,7 @@ def validate(config: TrainConfig) -> None:
         )
     _validate_ppo(config)
     _validate_optim(config)
-    check_extras(config.distill, config.cpc, config.predict, config.net)
+    check_extras(config.distill, config.cpc, config.net.core)
     if config.net.normalize_returns and config.ppo.reward_scale != 1:
         raise ConfigError(
             f"net.normalize_returns=true finds the scale of the rewards, so ppo.reward_scale="

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ver_trainer.errors import ConfigError
 from ver_trainer.options import option
-
-if TYPE_CHECKING:
-    from ver_trainer.config import NetConfig
 
 
 @dataclass
@@ -44,20 +40,7 @@ class CPCConfig:
     size: int = option(128, "units of the predictor", min=1)
 
 
-@dataclass
-class PredictConfig:
-    """Auxiliary loss: the actor must tell what only the critic is given."""
-
-    coef: list[float] = option([0.0], "weight of the loss along the training; [0]: none", min=0)
-    obs: list[str] = option(
-        [], "vectors to predict: names, or patterns; empty: all that only the critic reads"
-    )
-    size: int = option(256, "units of the predictor", min=1)
-
-
-def check_extras(
-    distill: DistillConfig, cpc: CPCConfig, predict: PredictConfig, net: NetConfig
-) -> None:
+def check_extras(distill: DistillConfig, cpc: CPCConfig, core: str) -> None:
     """Refuses what cannot work.
 
     Raises:
@@ -75,14 +58,7 @@ def check_extras(
             f"distill.choice_coef={distill.choice_coef:g} weighs choices in distill.loss=action"
             " alone: use that loss, or distill.choice_coef=1"
         )
-    if not predict.coef:
-        raise ConfigError("predict.coef is empty: give at least one number, e.g. [1.0]")
-    if any(predict.coef) and not net.separate_critic:
-        raise ConfigError(
-            "predict.coef teaches the actor what a critic of its own is given: set"
-            " net.separate_critic=true, or predict.coef=[0]"
-        )
-    if cpc.coef and net.core == "none":
+    if cpc.coef and core == "none":
         raise ConfigError(
             "cpc.coef trains a memory to know what comes, and net.core=none has none: use "
             "net.core=lstm, or cpc.coef=0"

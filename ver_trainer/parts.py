@@ -25,7 +25,6 @@ from ver_trainer.inference.team import InferenceTeam, TeamOptions
 from ver_trainer.learner.cpc import ActionCPC
 from ver_trainer.learner.extras import Extra
 from ver_trainer.learner.ppo import PPOLearner
-from ver_trainer.learner.predict import Prediction
 from ver_trainer.learner.teacher import make_anchor, make_teacher
 from ver_trainer.machine import settle_batches, settle_threads
 from ver_trainer.memory import keep_freed_memory
@@ -193,8 +192,6 @@ def make_extras(config: TrainConfig, policy: Policy, num_envs: int) -> list[Extr
         extras.append(make_teacher(policy, config.distill, num_envs, device))
     if config.cpc.coef:
         extras.append(ActionCPC(policy, config.cpc))
-    if any(config.predict.coef):
-        extras.append(Prediction(policy, config.predict))
     return extras
 
 

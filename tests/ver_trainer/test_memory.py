@@ -1,8 +1,7 @@
-"""What helps a memory: the previous action as an input, CPC|A and prediction as losses."""
+"""What helps a memory: the previous action as an input, and CPC|A as a loss."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +14,12 @@ from tests.ver_trainer.test_finetuning import BOX
 from tests.ver_trainer.test_runner import assert_same, config, stop_after, weights
 from tests.ver_trainer.test_sequences import SPEC
 from ver_trainer import load_config, train
-from ver_trainer.config import CPCConfig, NetConfig, OptimConfig, PPOConfig, PredictConfig
+from ver_trainer.config import CPCConfig, NetConfig, OptimConfig, PPOConfig
 from ver_trainer.distributed.group import Group
-from ver_trainer.envs.spaces import ArraySpec, EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import export_policy, load_policy, save_policy
 from ver_trainer.learner.cpc import ActionCPC
 from ver_trainer.learner.ppo import PPOLearner
-from ver_trainer.learner.predict import Prediction
 from ver_trainer.learner.teacher import Teacher
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.policy import make_policy
@@ -142,50 +139,6 @@ def test_cpc_learns_what_its_memory_will_see() -> None:
     assert found[0] == pytest.approx(0.5, abs=0.1)
     # A third of the wrong ones is as right as the right one, so 5/6 is the most.
     assert np.mean(found[-5:]) > 0.75
-
-
-SECRET = EnvSpec({"obs": ArraySpec((3,), "float32"), "truth": ArraySpec((2,), "float32")},
-                 SPEC.action)  # fmt: skip
-APART = NetConfig(mlp=[16], core="lstm", core_size=16, core_layers=1, separate_critic=True,
-                  critic_mlp=[8], actor_obs=["obs"], normalize_obs=True)  # fmt: skip
-
-
-def test_a_memory_learns_to_tell_what_only_the_critic_is_given() -> None:
-    """It is seen in the first step of an episode and never again."""
-    torch.manual_seed(0)
-    policy = make_policy(SECRET, APART)
-    storage = RolloutStorage(SECRET, 8, 32, policy.state_size)
-    rng, envs = np.random.default_rng(0), np.arange(8)
-    truth = torch.zeros(8, 2)
-    for step in range(32):
-        first = step % 8 == 0
-        if first:
-            truth = torch.from_numpy(rng.integers(2, size=(8, 2)).astype(np.float32)) * 40 + 7
-        rows = storage.append(envs, np.full(8, step // 8), np.full(8, step % 8), 0)
-        seen = torch.cat((truth, torch.ones(8, 1)), dim=-1) if first else torch.zeros(8, 3)
-        storage.obs["obs"][rows], storage.obs["truth"][rows] = seen, truth
-        storage.tensors["log_prob"][rows] = -1.1
-        storage.finish_step(envs, np.zeros(8), np.full(8, step % 8 == 7), np.zeros(8))
-    extra = Prediction(policy, PredictConfig(coef=[0.5], size=16))
-    assert extra.names == ["truth"]
-    optim = OptimConfig(lr=1e-2, schedule="constant")
-    learner = PPOLearner(
-        policy, PPOConfig(), optim, Group(), np.random.default_rng(0), extras=[extra]
-    )
-    found = [learner.update(storage, 0.0)["predict_explained"] for _ in range(60)]
-    assert found[1] < 0.3 and np.mean(found[-5:]) > 0.9
-
-
-def test_prediction_that_has_nothing_to_tell_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"set net\.separate_critic=true"):
-        load_config(["predict.coef=[1.0]"])
-    with pytest.raises(ConfigError, match=r"predict\.coef is empty"):
-        load_config(["predict.coef=[]"])
-    both = make_policy(SECRET, replace(APART, actor_obs=[]))
-    with pytest.raises(ConfigError, match="there are none; see"):
-        Prediction(both, PredictConfig(coef=[1.0]))
-    with pytest.raises(ConfigError, match="they are truth; see"):
-        Prediction(make_policy(SECRET, APART), PredictConfig(coef=[1.0], obs=["map*"]))
 
 
 def test_memory_options_resume_bit_for_bit(tmp_path: Path) -> None:

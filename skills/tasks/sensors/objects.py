@@ -99,18 +99,6 @@ def obj_goal_fine(view: View) -> Array:
 
 
 @sensor(3)
-def obj_start_near(view: View) -> Array:
-    """Way from the end effector to where the target lay, base frame, by tanh over 0.1 m."""
-    return finely(view, view.goal.object_start - view.state.ee_pos)
-
-
-@sensor(3)
-def obj_goal_near(view: View) -> Array:
-    """Way from the end effector to where the target is wanted, base frame, by tanh over 0.1 m."""
-    return finely(view, view.goal.position - view.state.ee_pos)
-
-
-@sensor(3)
 def target_size(view: View) -> Array:
     """Half the size of the target, m."""
     return view.goal.target_size
