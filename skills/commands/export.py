@@ -14,6 +14,7 @@ from skills.learned.cards import (
     Card,
     card_content,
     digest,
+    read_card,
     weights_path,
     write_card,
 )
@@ -40,7 +41,10 @@ A folder of skills for agent=tpsrl, with the success that was measured on the ca
 
   tpsrl eval skill=pick weights=runs/pick episodes=500 out=results/pick
   tpsrl export weights=runs/pick result=results/pick out=my_skills
-  tpsrl eval scenario=tidy_house agent=tpsrl weights=my_skills"""
+  tpsrl eval scenario=tidy_house agent=tpsrl weights=my_skills
+
+The same training with another seed, exported into a folder of its own, is named on the card by
+repeats=[other/pick.json]."""
 
 SUFFIXES = {"safetensors": ".safetensors", "onnx": ".onnx", "torchscript": ".pt"}
 
@@ -62,6 +66,9 @@ class ExportConfig:
     result: Path | None = option(
         None, "result folder of 'tpsrl eval skill=...' of this policy, for the card"
     )
+    repeats: list[Path] = option(
+        [], "exported cards of the same training with other seeds, whose success joins the card"
+    )
     out: Path = option(Path("outputs/export"), "folder to write into")
 
 
@@ -82,6 +89,8 @@ def run(overrides: list[str]) -> int:
         card = dataclasses.replace(card, facts=_facts(source, card))
         if config.result is not None:
             card = _with_result(config.result, card, source)
+        if config.repeats:
+            card = _with_repeats(config.repeats, card)
     tensors, header = read_weights(source)
     about = (None, "full") if card is None else (card.skill, card.actions)
     facts = {"wiring": wiring(tensors, header, *about)}
@@ -175,10 +184,32 @@ def _with_result(result: Path, card: Card, source: Path) -> Card:
         raise UserError(f"{result} measured other weights than {source}; measure these.")
     if described["skill"] != card.skill:
         raise UserError(f"{result} measured the skill '{described['skill']}'.")
+    for key in ("weights", "data", "path", "handoff"):  # where they lay is of no use to others
+        given = described.get(key)
+        described[key] = Path(given).name if given and Path(given).is_absolute() else given
     facts = {**card.facts, "success": summary, "evaluation": described}
     return dataclasses.replace(
         card, actions=described["actions"], contract=described["contract"], facts=facts
     )
+
+
+def _with_repeats(cards: list[Path], card: Card) -> Card:
+    """Return a card that also says what other seeds of its training gave."""
+    found = []
+    for path in cards:
+        other = read_card(path)
+        if other.skill != card.skill or "success" not in other.facts:
+            raise UserError(
+                f"{path}: is no measured card of '{card.skill}'; export the other training with"
+                " result=DIR first, into another folder."
+            )
+        if other.facts["evaluation"] == card.facts.get("evaluation"):
+            raise UserError(f"{path}: is of the same weights; give the card of another seed.")
+        kept = ("command", "commit", "date", "machine", "success", "evaluation")
+        about = {name: other.facts[name] for name in kept if name in other.facts}
+        trained = {k: v for k, v in other.facts.get("ver", {}).items() if k != "config"}
+        found.append(about | trained)
+    return dataclasses.replace(card, facts={**card.facts, "repeats": found})
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -46,6 +46,20 @@ def test_training_then_evaluation_then_export(tmp_path, capsys):
     card = json.loads((folder / "navigate.json").read_text())
     assert card["command"].startswith("tpsrl train skill=navigate")
     assert card["success"]["episodes"] == 2 and card["ver"]["steps"] == 64
+    assert str(tmp_path) not in json.dumps(card["evaluation"])
+    again = [*exported, f"weights={out}", f"repeats=[{folder / 'navigate.json'}]"]
+    assert main(again) == 2
+    assert "is of the same weights" in capsys.readouterr().err
+    first = {**card, "evaluation": {**card["evaluation"], "weights_sha256": "0" * 64}}
+    (tmp_path / "first.json").write_text(json.dumps(first))
+    assert main([*again[:-1], f"repeats=[{tmp_path / 'first.json'}]"]) == 0
+    (repeat,) = json.loads((folder / "navigate.json").read_text())["repeats"]
+    assert repeat["success"] == card["success"] and repeat["steps"] == 64
+    assert repeat["command"] == card["command"]
+    del first["success"]
+    (tmp_path / "first.json").write_text(json.dumps(first))
+    assert main([*again[:-1], f"repeats=[{tmp_path / 'first.json'}]"]) == 2
+    assert "is no measured card of 'navigate'" in capsys.readouterr().err
     other = saved_policy(tmp_path / "other.safetensors", "navigate")
     assert main([*exported, f"weights={other}"]) == 2
     assert "measured other weights" in capsys.readouterr().err
