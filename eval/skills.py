@@ -205,7 +205,7 @@ def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
     )
     parts = [("", summary["places"]), ("way ", summary["ways"])]
     rows = [(f"{word}{name}", rate) for word, found in parts for name, rate in found.items()]
-    for name, rate in rows if summary["places"] else []:
+    for name, rate in rows:
         print(
             f"  {name}: {rate['successes']} of {rate['episodes']}, {100 * rate['success']:.1f}%"
             f" ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"

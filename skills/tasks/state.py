@@ -223,7 +223,9 @@ class View:
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
     def require(self, name: str) -> Array:
-        """Return what is measured or kept beside the state: ``geodesic``, ``course``, ``scan``, ...
+        """Return an argument that not every view is given: ``geodesic``, ``course``, ``scan``, ...
+
+        Shapes and units are those of the class.
 
         Raises:
             ValueError: whoever made this view did not give it.
