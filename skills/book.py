@@ -173,4 +173,4 @@ def sensor_sets(skill: str, contract: Contract = "fixed") -> dict[str, tuple[str
     """
     row = row_of(skill)
     sensed = make_task(skill, contract=contract).sensors
-    return {"contract": sensed, "fine": row.fine, "state": row.state}
+    return {"contract": sensed, "fine": row.fine, "seen": row.seen, "state": row.state}

@@ -72,6 +72,8 @@ class SkillRow:
         state: observations of a policy that may know the whole state (``sensors=state``).
         fine: observations that follow from the contract's and tell its last centimetres and degrees
             (``sensors=fine``); whoever senses the contract could work them out.
+        seen: observations of a map that the robot keeps of what it has seen (``sensors=seen``); they
+            follow from the contract's, too, but not from those of one step.
         teaching: fields of the task that differ while a policy learns from its reward alone
             (``reward=teaching``); they never decide what counts as success.
         switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
@@ -89,6 +91,7 @@ class SkillRow:
     placed: bool = False
     state: tuple[str, ...] = ()
     fine: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
     teaching: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, float] = field(default_factory=dict)
 

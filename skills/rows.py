@@ -14,6 +14,7 @@ from skills.tasks.pick import PickTask
 from skills.tasks.place import PlaceTask
 from skills.tasks.rearrange import RearrangeTask
 from skills.tasks.roam import ExploreTask, FleeTask, PointNavTask
+from skills.tasks.seen import SEEN
 from skills.tasks.tolerances import OPEN_DRAWER, OPEN_FRIDGE
 
 _REST = ("joint", "is_holding", "relative_resting_position")
@@ -177,6 +178,7 @@ ROWS = (
             "obj_start_gap",
         ),
         fine=("obj_start_fine", "resting_fine"),
+        seen=SEEN,
         teaching={**_CARE, **_DRIVE, "detour": 1.0, "fallen": 0.3},
         switches={"grip": 0.5},
         plan={"pick": ask_target},
@@ -204,6 +206,7 @@ ROWS = (
             "obj_goal_gap",
         ),
         fine=("obj_goal_fine", "resting_fine"),
+        seen=SEEN,
         teaching={
             **_CARE,
             **_DRIVE,

@@ -19,6 +19,7 @@ from skills.tasks.course import fan_of
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
+from skills.tasks.seen import SeenWays, sees_way
 from skills.tasks.sensors import COLOUR, DEPTH, observe
 from skills.tasks.starts import NoStartError, Spawn
 from skills.tasks.state import GoalRow, Outcome, View, goal_columns, goals_like, set_row
@@ -105,6 +106,7 @@ class SkillWorlds:
         self._rows = [GoalRow()] * sim.num_envs
         self._goals = goal_columns(self._rows)
         self._distances = distance_source(task, sim.num_envs)
+        self._seen = SeenWays(sim.num_envs) if sees_way(task.sensors) else None
         self.progress: Progress | None = None
         self.view: View | None = None
         self._mastery = 0.0
@@ -123,7 +125,13 @@ class SkillWorlds:
             self._rows[env_id] = self._start_one(env_id, drawn)
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
-        like = self.sim.state().base_pose
+        state = self.sim.state()
+        like = state.base_pose
+        if self._seen is not None:
+            for env_id in env_ids:
+                point = self.task.about(self._rows[env_id])
+                self._seen.begin(env_id, host(like)[env_id], point)
+            self._seen.look(state, self.sim.depth(), env_ids)
         chosen = np.zeros(self.sim.num_envs, dtype=bool)
         chosen[list(env_ids)] = True
         xp = array_namespace(like)
@@ -147,6 +155,8 @@ class SkillWorlds:
         self._before, self._steps = self.view.state.base_pose, self._steps + 1.0
         self._told = robot[:, ACTION_BASE]
         self.sim.step(robot)
+        if self._seen is not None:
+            self._seen.look(self.sim.state(), self.sim.depth(), range(self.sim.num_envs))
         self._look(fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
         self._follow(outcome)
@@ -198,6 +208,7 @@ class SkillWorlds:
             "steps": plain(self._steps),
             "told": plain(self._told),
             "failed": self._failed.get_state(),
+            "seen": None if self._seen is None else self._seen.get_state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -219,6 +230,8 @@ class SkillWorlds:
         self._mastery, self._before = float(state["mastery"]), whole(state["before"])
         self._steps, self._told = whole(state["steps"]), whole(state["told"])
         self._failed.set_state(state["failed"])
+        if self._seen is not None:
+            self._seen.set_state(state["seen"])
         self._look()
         assert self.view is not None
         progress = type(self.task.begin(self.view))
@@ -252,7 +265,8 @@ class SkillWorlds:
         scan = scan_for(self.task.sensors, self.sim, state.base_pose)
         far = self._distances.measure(state.base_pose)
         past = self._before, self._steps, self._told
-        self.view = View(state, goal, far.geodesic, xp, scan, far.course, *past)
+        seen = None if self._seen is None else self._seen.read(host(state.base_pose))
+        self.view = View(state, goal, far.geodesic, xp, scan, far.course, *past, seen)
 
     def _start_one(self, env_id: int, seed: int) -> GoalRow:
         rng = np.random.default_rng([seed, 0])

@@ -16,6 +16,7 @@ from skills.learned.inference import NumpyPolicy
 from skills.learned.restless import Restless
 from skills.tasks.base import Task
 from skills.tasks.scan import scan_for
+from skills.tasks.seen import SeenWays, sees_way
 from skills.tasks.sensors import DEPTH, WAY, observe
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
@@ -68,9 +69,15 @@ class LearnedSkill(Skill):
         shown = WAY in self.task.sensors
         self._course = self.task.course(sim, env_id, self._row) if shown else None
         self._check_depth(sim)
+        self._seen = SeenWays(sim.num_envs) if sees_way(self.task.sensors) else None
+        if self._seen is not None:
+            pose = np.asarray(sim.state().base_pose)[env_id]
+            self._seen.begin(env_id, pose, self.task.about(self._row))
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
         """See :meth:`Skill.act`."""
+        if self._seen is not None:
+            self._seen.look(sim.state(), sim.depth(), [env_id])
         view = self._view(sim, scanned=True)
         self._before = np.asarray(view.state.base_pose)
         self._steps += 1
@@ -108,7 +115,10 @@ class LearnedSkill(Skill):
         before = state.base_pose if self._before is None else self._before
         steps = np.full(sim.num_envs, self._steps)
         past = {"before": before, "steps": steps, "told": self.told}
-        return View(state, rows, scan=scan, course=course, **past)
+        seen = None
+        if scanned and self._seen is not None:
+            seen = self._seen.read(np.asarray(state.base_pose))
+        return View(state, rows, scan=scan, course=course, **past, seen=seen)
 
     def _check_depth(self, sim: Simulator) -> None:
         if DEPTH not in self.task.sensors:

@@ -204,6 +204,8 @@ class View:
         steps: (n,) steps since the skill began, where a sensor of the task needs them.
         told: (n, 2) how far the base was told to drive and to turn in the last step, in [-1, 1],
             where a sensor or the task's reward needs it.
+        seen: (n, 3) like ``course``, on a map of what was seen since the skill began, where a
+            sensor of the task needs it.
     """
 
     def __init__(
@@ -217,9 +219,11 @@ class View:
         before: Array | None = None,
         steps: Array | None = None,
         told: Array | None = None,
+        seen: Array | None = None,
     ) -> None:
         self.state, self.goal, self.geodesic, self.scan = state, goal, geodesic, scan
         self.course, self.before, self.steps, self.told = course, before, steps, told
+        self.seen = seen
         self.xp: Any = array_namespace(state.base_pose) if xp is None else xp
 
     def require(self, name: str) -> Array:
@@ -244,7 +248,11 @@ class View:
     @_once
     def afar(self) -> Array:
         """(n,) in [0, 1]: what is left of the way to where the base stands within reach."""
-        return self.xp.clip(self.require("course")[:, 0] / _WITHIN, 0.0, 1.0)
+        return self.beyond(self.require("course"))
+
+    def beyond(self, course: Array) -> Array:
+        """Return (n,) in [0, 1]: what :attr:`afar` would be with another (n, 3) course."""
+        return self.xp.clip(course[:, 0] / _WITHIN, 0.0, 1.0)
 
     @_once
     def driven(self) -> Array:

@@ -55,6 +55,8 @@ class ArmKinematics:
         address = [self.model.joint(name).qposadr[0] for name in fetch.ARM_JOINTS]
         if address != list(range(fetch.ARM_DOF)):
             raise ValueError(f"The arm model's joints are not in the expected order: {address}.")
+        names = ("shoulder_lift_joint", "elbow_flex_joint", "wrist_flex_joint")
+        self._joints = [self.model.joint(name).id for name in names]
         self._jacobian = np.zeros((3, self.model.nv)), np.zeros((3, self.model.nv))
         self._planar = self._measure_planar()
 
@@ -63,6 +65,11 @@ class ArmKinematics:
         self._place(qpos)
         rotation = self.data.site_xmat[self._site].reshape(3, 3).copy()
         return TipPose(self.data.site_xpos[self._site].copy(), rotation)
+
+    def points(self, qpos: np.ndarray) -> np.ndarray:
+        """Return shoulder, elbow, wrist and cup, (4, 3) in the base frame, m."""
+        self._place(qpos)
+        return np.concatenate([self.data.xanchor[self._joints], self.data.site_xpos[self._site][None]])
 
     def jacobian(self, qpos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the cup's (3, 7) linear and (3, 7) angular Jacobian in the base frame."""

@@ -22,9 +22,7 @@ def way(view: View) -> Array:
 
     Cosine and sine of its direction in the base frame; a map of the apartment knows it.
     """
-    xp, course, yaw = view.xp, view.require("course"), view.state.base_pose[:, 2]
-    turn = xp.atan2(course[:, 2], course[:, 1]) - yaw
-    return xp.stack([course[:, 0], xp.cos(turn), xp.sin(turn)], axis=-1)
+    return _ahead(view, view.require("course"))
 
 
 @sensor(3)
@@ -34,9 +32,33 @@ def way_gap(view: View) -> Array:
     What is left of the way over 0.3 m, at most 1, then that times cosine and sine of the way's
     direction in the base frame: where the base stands within reach, no direction is left.
     """
-    xp, course, yaw = view.xp, view.require("course"), view.state.base_pose[:, 2]
-    turn, far = xp.atan2(course[:, 2], course[:, 1]) - yaw, view.afar
-    return xp.stack([far, far * xp.cos(turn), far * xp.sin(turn)], axis=-1)
+    course = view.require("course")
+    return view.beyond(course)[:, None] * _ahead(view, course, 1.0)
+
+
+@sensor(3)
+def seen_way(view: View) -> Array:
+    """``way`` as far as it is known: on a map of what the robot has seen since the skill began.
+
+    The map follows from depth pictures, joints and how the base moved; where nothing was seen yet
+    it is free (:class:`tpsrl.robot.occupancy.OccupancyGrid`).
+    """
+    return _ahead(view, view.require("seen"))
+
+
+@sensor(3)
+def seen_way_gap(view: View) -> Array:
+    """``way_gap`` of :func:`seen_way`."""
+    seen = view.require("seen")
+    return view.beyond(seen)[:, None] * _ahead(view, seen, 1.0)
+
+
+def _ahead(view: View, course: Array, length: float | None = None) -> Array:
+    """Return (n, 3): a course's length, or another, cosine and sine of its way in the base frame."""
+    xp, yaw = view.xp, view.state.base_pose[:, 2]
+    turn = xp.atan2(course[:, 2], course[:, 1]) - yaw
+    far = course[:, 0] if length is None else xp.full_like(turn, length)
+    return xp.stack([far, xp.cos(turn), xp.sin(turn)], axis=-1)
 
 
 @sensor(2)
