@@ -151,8 +151,8 @@ def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any
             own = policy.card.actions
             raise UserError(f"{policy.path} was trained with actions={own}; give actions={own}.")
         seen = NumpyPolicy.load(policy.path).observations
-        if "head_depth" in seen:
-            depth = config.depth or seen["head_depth"][0]
+        if policy.card.depth is not None:
+            depth = config.depth or policy.card.depth
         env_args["sensors"] = tuple(seen)
     env_args |= {"depth": depth, "split": config.split}
     if config.places:

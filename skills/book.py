@@ -173,4 +173,5 @@ def sensor_sets(skill: str, contract: Contract = "fixed") -> dict[str, tuple[str
     """
     row = row_of(skill)
     sensed = make_task(skill, contract=contract).sensors
-    return {"contract": sensed, "fine": row.fine, "seen": row.seen, "state": row.state}
+    sets = {name: getattr(row, name) for name in ("fine", "seen", "state", "course")}
+    return {"contract": sensed, **sets}

@@ -74,6 +74,8 @@ class SkillRow:
             (``sensors=fine``); whoever senses the contract could work them out.
         seen: observations of a map that the robot keeps of what it has seen (``sensors=seen``); they
             follow from the contract's, too, but not from those of one step.
+        course: observations of the way itself (``sensors=course``), for critics: an actor that
+            knew it would drive ways that nobody who sees them for the first time can follow.
         teaching: fields of the task that differ while a policy learns from its reward alone
             (``reward=teaching``); they never decide what counts as success.
         switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
@@ -92,6 +94,7 @@ class SkillRow:
     state: tuple[str, ...] = ()
     fine: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
+    course: tuple[str, ...] = ()
     teaching: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, float] = field(default_factory=dict)
 

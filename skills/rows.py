@@ -23,8 +23,6 @@ _BODY = (
     *("ee_pos", "arm_strain", "contact_force", "base_scan", "base_pace", "base_strain", "elapsed"),
 )
 _AROUND = (
-    "way",
-    "way_gap",
     "obj_now_sensor",
     "target_size",
     "neighbours",
@@ -179,6 +177,7 @@ ROWS = (
         ),
         fine=("obj_start_fine", "resting_fine"),
         seen=SEEN,
+        course=("way", "way_gap"),
         teaching={**_CARE, **_DRIVE, "detour": 1.0, "fallen": 0.3},
         switches={"grip": 0.5},
         plan={"pick": ask_target},
@@ -207,6 +206,7 @@ ROWS = (
         ),
         fine=("obj_goal_fine", "resting_fine"),
         seen=SEEN,
+        course=("way", "way_gap"),
         teaching={
             **_CARE,
             **_DRIVE,

@@ -16,6 +16,7 @@ from skills.envs.worlds import SkillWorlds
 from skills.tasks.base import Task
 from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import BALANCED, KINDS, SHARES
+from skills.tasks.seen import PIXELS, sees_way
 from skills.tasks.sensors import COLOUR, DEPTH, PICTURES, SENSORS
 from tpsrl.engines import make_simulator, object_pool
 from tpsrl.episodes.habitat_json import load_episodes
@@ -183,7 +184,7 @@ class EnvConfig:
         if sim is None:
             sim = make_simulator(
                 self.sim,
-                self.depth,
+                self.depth or (PIXELS if sees_way(task.sensors) else None),
                 None if scenes is None else asdict(scenes),
                 self._habitat(),
                 num_envs=num_envs,

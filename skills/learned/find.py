@@ -23,6 +23,8 @@ from skills.learned.cards import (
     weights_path,
 )
 from skills.learned.inference import read_weights
+from skills.tasks.seen import PIXELS, sees_way
+from skills.tasks.sensors import DEPTH
 from tpsrl.errors import UserError
 from ver_trainer.finding import WEIGHTS, resolve_weights
 from ver_trainer.reading import MIB, read_json
@@ -134,7 +136,9 @@ def _card(path: Path, named: Path, skill: str | None) -> Card:
     _, header = read_weights(path)
     seen = header["spec"]["observations"]
     read = header.get("actor_obs", seen)  # a critic may have read more
-    depth = seen["head_depth"]["shape"][0] if "head_depth" in read else None
+    depth = PIXELS if sees_way(read) else None
+    if DEPTH in read:
+        depth = seen[DEPTH]["shape"][0]
     known = skill_of(path, header) or skill
     if known is None:
         raise UserError(

@@ -16,7 +16,7 @@ from skills.learned.inference import NumpyPolicy
 from skills.learned.restless import Restless
 from skills.tasks.base import Task
 from skills.tasks.scan import scan_for
-from skills.tasks.seen import SeenWays, sees_way
+from skills.tasks.seen import PIXELS, SeenWays, sees_way
 from skills.tasks.sensors import DEPTH, WAY, observe
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
@@ -121,14 +121,14 @@ class LearnedSkill(Skill):
         return View(state, rows, scan=scan, course=course, **past, seen=seen)
 
     def _check_depth(self, sim: Simulator) -> None:
-        if DEPTH not in self.task.sensors:
+        shown = self._policy.observations.get(DEPTH)
+        if shown is None and not sees_way(self.task.sensors):
             return
-        wanted = self._policy.observations[DEPTH]
-        seen = np.shape(sim.depth())[1:]
-        if tuple(seen) != wanted:
+        wanted, seen = PIXELS if shown is None else shown[0], np.shape(sim.depth())[1]
+        if seen != wanted:
             raise UserError(
-                f"the policy of '{self.name}' needs a depth picture of {wanted[0]} pixels, the"
-                f" simulator renders {seen[0]}; give the simulator depth={wanted[0]}."
+                f"the policy of '{self.name}' needs a depth picture of {wanted} pixels, the"
+                f" simulator renders {seen}; give the simulator depth={wanted}."
             )
 
 

@@ -15,6 +15,8 @@ from tpsrl.sim.door import SimState
 
 SEEN = ("seen_way", "seen_way_gap")
 """Sensors that are read from it."""
+PIXELS = 64
+"""Of the depth pictures that go in where a policy does not look at them itself."""
 _EVERY = 6
 """Steps after which the way is looked for anew."""
 _MOST = 10.0
