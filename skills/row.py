@@ -72,8 +72,8 @@ class SkillRow:
         state: observations of a policy that may know the whole state (``sensors=state``).
         fine: observations that follow from the contract's and tell its last centimetres and degrees
             (``sensors=fine``); whoever senses the contract could work them out.
-        seen: observations of a map that the robot keeps of what it has seen (``sensors=seen``); they
-            follow from the contract's, too, but not from those of one step.
+        seen: observations of a map that the robot keeps of what it has seen (``sensors=seen``);
+            they follow from the contract's, too, but not from those of one step.
         course: observations of the way itself (``sensors=course``), for critics: an actor that
             knew it would drive ways that nobody who sees them for the first time can follow.
         teaching: fields of the task that differ while a policy learns from its reward alone

@@ -17,7 +17,7 @@ PLAN = """
     tpsrl
         tpsrl.errors tpsrl.rooms tpsrl.files tpsrl.compiled tpsrl.geometry
         tpsrl.provenance tpsrl.drawing tpsrl.jobs tpsrl.launch
-        tpsrl.robot.fetch tpsrl.robot.mjcf tpsrl.robot.kinematics
+        tpsrl.robot.fetch tpsrl.robot.occupancy tpsrl.robot.mjcf tpsrl.robot.kinematics
         tpsrl.scenes.description tpsrl.scenes.geometry tpsrl.scenes.boxes tpsrl.scenes.library
         tpsrl.scenes.cache tpsrl.scenes.objects tpsrl.scenes.kitchen tpsrl.scenes.furniture
         tpsrl.scenes.layouts tpsrl.scenes.wide tpsrl.scenes.apartment

@@ -152,7 +152,12 @@ class EnvConfig:
                     f"sensors={name}: the skill '{skill}' lists none in skills/rows.py."
                 )
         # Once each, in the order in which they were asked for.
-        return tuple(dict.fromkeys(n for name in wanted for n in sets.get(name, (name,))))
+        found = tuple(dict.fromkeys(n for name in wanted for n in sets.get(name, (name,))))
+        if not found:
+            raise UserError(
+                f"sensors={','.join(wanted)}: '{skill}' would sense nothing; add 'contract'."
+            )
+        return found
 
     def worlds(self, skill: str, num_envs: int, sim: Simulator | None = None) -> SkillWorlds:
         """Return the worlds of the environment.

@@ -69,7 +69,9 @@ class ArmKinematics:
     def points(self, qpos: np.ndarray) -> np.ndarray:
         """Return shoulder, elbow, wrist and cup, (4, 3) in the base frame, m."""
         self._place(qpos)
-        return np.concatenate([self.data.xanchor[self._joints], self.data.site_xpos[self._site][None]])
+        return np.concatenate(
+            [self.data.xanchor[self._joints], self.data.site_xpos[self._site][None]]
+        )
 
     def jacobian(self, qpos: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the cup's (3, 7) linear and (3, 7) angular Jacobian in the base frame."""

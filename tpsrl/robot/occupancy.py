@@ -121,10 +121,9 @@ def _look(
         up = (1.0 - 2.0 * (i + 0.5) / pixels) * tangent
         for j in range(pixels):
             z = depth[i, j] * fetch.DEPTH_RANGE[1]
-            if z <= 0.0 or z > _FARTHEST:
-                continue
             height = eye[2] + z * (down + up * ahead)
-            if height > fetch.NAVIGATION_HEIGHT or _FLOOR < height < _LOW:
+            high = height > fetch.NAVIGATION_HEIGHT or _FLOOR < height < _LOW
+            if high or not 0.0 < z <= _FARTHEST:
                 continue
             x, y = eye[0] + z * (ahead - up * down), (2.0 * (j + 0.5) / pixels - 1.0) * -tangent * z
             if height >= _LOW and _of_robot(x, y, height, arm, holds):
@@ -138,6 +137,15 @@ def _look(
             else:
                 found[a, b] = 2
                 top[a, b] = max(top[a, b], height)
+    _count(score, top, found, pose, low)
+
+
+@compiled_later
+def _count(
+    score: np.ndarray, top: np.ndarray, found: np.ndarray, pose: np.ndarray, low: np.ndarray
+) -> None:
+    """Count what one picture showed: ``found`` is 2 where something stands, 1 on the floor."""
+    side = len(score)
     for a in range(side):
         for b in range(side):
             x, y = low[0] + CELL * (a + 0.5) - pose[0], low[1] + CELL * (b + 0.5) - pose[1]
@@ -154,34 +162,26 @@ def _look(
 
 @compiled_later
 def _clear(score: np.ndarray) -> np.ndarray:
-    """Return the distance of cells to the nearest occupied one, m: that of a chamfer."""
+    """Return the distance of cells to the nearest occupied one, m: that of a chamfer.
+
+    It has a border of one cell: (k + 2, k + 2) float32.
+    """
     side = len(score)
-    far = np.full((side, side), np.float32(_FAR))
+    far = np.full((side + 2, side + 2), np.float32(_FAR))
     straight, slant = np.float32(CELL), np.float32(1.4 * CELL)
-    for a in range(side):
-        for b in range(side):
-            if score[a, b] > 0:
+    for a in range(1, side + 1):
+        for b in range(1, side + 1):
+            if score[a - 1, b - 1] > 0:
                 far[a, b] = 0.0
-                continue
-            if a > 0:
-                far[a, b] = min(far[a, b], far[a - 1, b] + straight)
-                if b > 0:
-                    far[a, b] = min(far[a, b], far[a - 1, b - 1] + slant)
-                if b < side - 1:
-                    far[a, b] = min(far[a, b], far[a - 1, b + 1] + slant)
-            if b > 0:
-                far[a, b] = min(far[a, b], far[a, b - 1] + straight)
-    for a in range(side - 1, -1, -1):
-        for b in range(side - 1, -1, -1):
-            if a < side - 1:
-                far[a, b] = min(far[a, b], far[a + 1, b] + straight)
-                if b > 0:
-                    far[a, b] = min(far[a, b], far[a + 1, b - 1] + slant)
-                if b < side - 1:
-                    far[a, b] = min(far[a, b], far[a + 1, b + 1] + slant)
-            if b < side - 1:
-                far[a, b] = min(far[a, b], far[a, b + 1] + straight)
-    return far
+            above = min(far[a - 1, b - 1], far[a - 1, b + 1]) + slant
+            beside = min(far[a - 1, b], far[a, b - 1]) + straight
+            far[a, b] = min(far[a, b], above, beside)
+    for a in range(side, 0, -1):
+        for b in range(side, 0, -1):
+            below = min(far[a + 1, b - 1], far[a + 1, b + 1]) + slant
+            beside = min(far[a + 1, b], far[a, b + 1]) + straight
+            far[a, b] = min(far[a, b], below, beside)
+    return far[1:-1, 1:-1]
 
 
 @compiled_later

@@ -54,7 +54,7 @@ def seen_way_gap(view: View) -> Array:
 
 
 def _ahead(view: View, course: Array, length: float | None = None) -> Array:
-    """Return (n, 3): a course's length, or another, cosine and sine of its way in the base frame."""
+    """Return (n, 3): a course's length, or another, cosine and sine of its way from the base."""
     xp, yaw = view.xp, view.state.base_pose[:, 2]
     turn = xp.atan2(course[:, 2], course[:, 1]) - yaw
     far = course[:, 0] if length is None else xp.full_like(turn, length)

@@ -86,7 +86,7 @@ def _place(rng: np.random.Generator) -> np.ndarray:
 
 
 def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
-    """What a task sees; a robot whose place is its scan and its course."""
+    """What a task sees; a robot whose place is its scan, its course and the way it sees."""
     scan = abs(s.base_pose[:, :1] + s.base_pose[:, 1:2] + 0 * s.base_pose[:, [0] * RAYS])
     course = s.base_pose / 5.0
     goal = stack_goals(rows, s.base_pose)
@@ -100,6 +100,7 @@ def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
         before=0.9 * here,
         steps=steps,
         told=0.1 * here[:, 1:],
+        seen=1.1 * course,
     )
 
 
