@@ -10,10 +10,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from skills.envs.config import EnvConfig, action_space
-from skills.envs.worlds import check_options, host
+from skills.envs.worlds import check_options
 from skills.tasks.state import Outcome
 from tpsrl.errors import UserError
-from tpsrl.geometry.arrays import Array
+from tpsrl.geometry.arrays import Array, host
 from tpsrl.sim.door import Simulator
 
 

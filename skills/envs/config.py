@@ -35,7 +35,8 @@ class EnvConfig:
     """Arguments of a skill environment.
 
     Attributes:
-        depth: pixels of the square depth picture; ``None`` leaves ``head_depth`` out.
+        depth: pixels of the square depth picture; ``None`` leaves ``head_depth`` out, and a map
+            of what was seen then has pictures of 64.
         depth_dtype: ``"float32"``, in [0, 1], or ``"uint8"``, in [0, 255], which other libraries
             take for a picture.
         colour: pixels of the square colour pictures ``head_rgb`` and ``third_rgb``, for which
@@ -59,8 +60,9 @@ class EnvConfig:
             as often as ``skills.tasks.places.SHARES`` says; it changes nothing in other skills.
         sensors: observations instead of the contract's; among them ``"contract"`` stands for the
             contract's, ``"fine"`` for what follows from these and tells their last centimetres
-            (``SkillRow.fine``), ``"state"`` for those of a policy that may know the whole state
-            (``SkillRow.state``).
+            (``SkillRow.fine``), ``"seen"`` for the way as far as the robot has seen it
+            (``SkillRow.seen``), ``"state"`` for those of a policy that may know the whole state
+            (``SkillRow.state``), ``"course"`` for the way itself (``SkillRow.course``).
         reward: ``"contract"``, or ``"teaching"`` with what helps to learn from reward alone
             (``SkillRow.teaching``).
         options: fields of the task to override, e.g. ``{"horizon": 500}`` or

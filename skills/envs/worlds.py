@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, to_device
+from array_api_compat import array_namespace, device
 
 from skills.envs.again import FailedStarts
 from skills.envs.distances import distance_source
@@ -25,7 +25,7 @@ from skills.tasks.starts import NoStartError, Spawn
 from skills.tasks.state import GoalRow, Outcome, View, goal_columns, goals_like, set_row
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
-from tpsrl.geometry.arrays import Array, merge_rows
+from tpsrl.geometry.arrays import Array, host, merge_rows
 from tpsrl.sim.door import ACTION_BASE, Simulator
 
 _TRIES = 20
@@ -335,11 +335,6 @@ def follow(share: float, success: np.ndarray) -> float:
         return share
     won = float(success.mean())
     return won + (share - won) * (1.0 - 1.0 / _MASTERY) ** success.size
-
-
-def host(values: Array) -> np.ndarray:
-    """Return an array of the engine as a NumPy array."""
-    return np.asarray(to_device(values, "cpu"))
 
 
 def _elsewhere(skill: str, kind: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tpsrl.geometry.arrays import Array, host
 from tpsrl.geometry.rotations import to_base, wrap
 from tpsrl.geometry.tables import read_between
 from tpsrl.robot.kinematics import arm_kinematics
@@ -55,17 +56,17 @@ class SeenWays:
         self._starts[env_id], self._looks[env_id] = pose, 0
         self._grids[env_id] = OccupancyGrid(np.append(to_base(pose, point)[:2], point[2]))
 
-    def look(self, state: SimState, depth: Any, env_ids: Sequence[int]) -> None:
+    def look(self, state: SimState, depth: Array, env_ids: Sequence[int]) -> None:
         """Enter the (n, k, k, 1) depth pictures of some worlds."""
         poses, arms, held = (
-            np.asarray(value) for value in (state.base_pose, state.arm_qpos, state.held_object)
+            host(value) for value in (state.base_pose, state.arm_qpos, state.held_object)
         )
         for i in env_ids:
             grid = self._grids[i]
             if grid is None:
                 continue
             arm = arm_kinematics().points(arms[i])
-            grid.look(np.asarray(depth[i])[..., 0], self._moved(i, poses[i]), arm, held[i] >= 0)
+            grid.look(host(depth[i])[..., 0], self._moved(i, poses[i]), arm, held[i] >= 0)
             if self._looks[i] % _EVERY == 0:
                 self._tables[i] = grid.way()
             self._looks[i] += 1

@@ -6,10 +6,15 @@ import dataclasses
 from typing import Any, TypeVar
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace, device, to_device
 
 Array = Any
 B = TypeVar("B")
+
+
+def host(values: Array) -> np.ndarray:
+    """Return an array of an engine as a NumPy array."""
+    return np.asarray(to_device(values, "cpu"))
 
 
 def to_base(xp: Any, pose: Array, points: Array) -> Array:
