@@ -85,7 +85,7 @@ def test_it_follows_from_the_contract_s_observations(skill):
                 held_object=np.where(seen["is_holding"] > 0, 0, -1),
             )  # fmt: skip
             ways.look(state, seen["head_depth"][None], [0])
-            length, x, y = ways.read(pose[None])[0]
+            length, x, y = ways.read(pose[None])[0, :3]
             assert length == pytest.approx(seen["seen_way"][0], abs=0.15)
             if seen["seen_way"][0] > 0.3:
                 turn = np.arctan2(y, x) - pose[2]
