@@ -22,6 +22,7 @@ _BODY = (
     *_REST,
     *("ee_pos", "arm_strain", "contact_force", "base_scan", "base_pace", "base_strain", "elapsed"),
 )
+_FELT = ("base_pace", "base_strain", "arm_strain")
 _AROUND = (
     "obj_now_sensor",
     "target_size",
@@ -177,6 +178,7 @@ ROWS = (
         ),
         fine=("obj_start_fine", "resting_fine"),
         seen=SEEN,
+        felt=_FELT,
         course=("way", "way_gap"),
         teaching={**_CARE, **_DRIVE, "detour": 1.0, "fallen": 0.3},
         switches={"grip": 0.5},
@@ -206,6 +208,7 @@ ROWS = (
         ),
         fine=("obj_goal_fine", "resting_fine"),
         seen=SEEN,
+        felt=_FELT,
         course=("way", "way_gap"),
         teaching={
             **_CARE,

@@ -15,7 +15,7 @@ from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.robot.occupancy import CELL, OccupancyGrid
 from tpsrl.sim.door import SimState
 
-SEEN = ("seen_way", "seen_way_gap", "seen_scan", "seen_relief")
+SEEN = ("seen_way", "seen_way_gap")
 """Sensors that are read from it."""
 _LINE = 0.15 * np.arange(-2, 3)
 _AROUND = np.stack(np.meshgrid(_LINE, _LINE, indexing="ij"), axis=-1).reshape(-1, 2)

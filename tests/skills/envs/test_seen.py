@@ -160,3 +160,19 @@ def test_who_keeps_a_map_and_who_needs_none():
     with pytest.raises(UserError, match="'navigate' would sense nothing"):
         EnvConfig(depth=64, sensors="seen").task("navigate")
     assert EnvConfig(depth=64, sensors=("contract", "seen")).task("navigate").sensors
+
+
+def test_a_scan_of_the_map_agrees_with_that_of_the_apartment():
+    env = SkillEnv("place", depth=64, split="val", sensors=("base_scan", "seen", "relief"))
+    gaps, heights = [], []
+    for seed in range(8):
+        seen, _ = env.reset(seed=seed)
+        for _ in range(4):
+            seen, *_ = env.step(np.array([0.0] * 8 + [0.2, 0.5]))
+        shown = (seen["seen_scan"] > 0.2) & (seen["base_scan"] > 0.0)
+        gaps += np.abs(seen["seen_scan"] - seen["base_scan"])[shown].tolist()
+        heights.append(abs(seen["seen_relief"][12] - seen["relief"][5]))  # in the middle
+        assert seen["seen_relief"].min() >= -1.0 and seen["seen_relief"].max() <= 0.5
+    env.close()
+    assert len(gaps) > 15 and np.median(gaps) < 0.06
+    assert np.median(heights) < 0.1
