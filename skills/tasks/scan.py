@@ -15,7 +15,7 @@ RAYS = 23
 """Number of directions."""
 FIELD = np.radians(220.0)
 """Angle between the first and the last, the field of view of Fetch's laser scanner, rad."""
-ANGLES = np.linspace(-FIELD / 2, FIELD / 2, RAYS)
+_ANGLES = np.linspace(-FIELD / 2, FIELD / 2, RAYS)
 REACH, FAR_REACH = 2.0, 6.0
 """Ranges of the two end here, m."""
 
@@ -34,7 +34,7 @@ def base_scan(sim: Simulator, base_pose: Any, reach: float = REACH) -> Any:
     Returns:
         (n, ``RAYS``) float64 ranges of at most ``reach``, m, from right to left.
     """
-    ranges = sim.scan(np.asarray(base_pose), ANGLES, reach)
+    ranges = sim.scan(np.asarray(base_pose), _ANGLES, reach)
     return array_namespace(base_pose).asarray(ranges, device=device(base_pose))
 
 

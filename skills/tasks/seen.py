@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from skills.tasks.scan import ANGLES, RAYS, REACH
 from tpsrl.geometry.arrays import Array, host
 from tpsrl.geometry.rotations import to_base, wrap
 from tpsrl.geometry.tables import read_between
@@ -17,11 +16,6 @@ from tpsrl.sim.door import SimState
 
 SEEN = ("seen_way", "seen_way_gap")
 """Sensors that are read from it."""
-_LINE = 0.15 * np.arange(-2, 3)
-_AROUND = np.stack(np.meshgrid(_LINE, _LINE, indexing="ij"), axis=-1).reshape(-1, 2)
-HEIGHTS = len(_AROUND)
-"""Number of heights around the point."""
-SIZE = 3 + RAYS + HEIGHTS
 PIXELS = 64
 """Of the depth pictures that go in where a policy does not look at them itself."""
 _EVERY = 6
@@ -78,24 +72,18 @@ class SeenWays:
             self._looks[i] += 1
 
     def read(self, poses: np.ndarray) -> np.ndarray:
-        """Return what the maps tell from (n, 3) poses, m; zeros in worlds that have not begun yet.
+        """Return, from (n, 3) poses, (n, 3): length of the way, m, and its direction in the world.
 
-        Returns:
-            (n, ``SIZE``): length of the way and its (2,) direction in the world, straight ahead
-            where no way is left; ``RAYS`` ranges as :func:`skills.tasks.scan.base_scan` has them;
-            ``HEIGHTS`` heights above the point on a 5 x 5 grid of 0.15 m along the base's axes.
+        Straight ahead where no way is left; zeros in worlds that have not begun yet.
         """
-        ways = np.zeros((len(self._grids), SIZE))
+        ways = np.zeros((len(self._grids), 3))
         for i, (grid, table) in enumerate(zip(self._grids, self._tables, strict=True)):
             if grid is None or table is None:
                 continue
             low = grid.low + CELL / 2.0
-            here = self._moved(i, poses[i])
-            length, x, y = read_between(table, low, CELL, here[:2])
+            length, x, y = read_between(table, low, CELL, self._moved(i, poses[i])[:2])
             turn = self._starts[i, 2] + np.arctan2(y, x) if x or y else poses[i, 2]
-            ways[i, :3] = min(length, _MOST), np.cos(turn), np.sin(turn)
-            ways[i, 3 : 3 + RAYS] = grid.ranges(here, ANGLES, REACH)
-            ways[i, 3 + RAYS :] = grid.heights(here[2], _AROUND) - grid.goal[2]
+            ways[i] = min(length, _MOST), np.cos(turn), np.sin(turn)
         return ways
 
     def get_state(self) -> dict[str, Any]:

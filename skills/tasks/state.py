@@ -204,8 +204,8 @@ class View:
         steps: (n,) steps since the skill began, where a sensor of the task needs them.
         told: (n, 2) how far the base was told to drive and to turn in the last step, in [-1, 1],
             where a sensor or the task's reward needs it.
-        seen: (n, ``seen.SIZE``) what a map of what was seen tells (:mod:`skills.tasks.seen`),
-            where a sensor of the task needs it.
+        seen: (n, 3) like ``course``, on a map of what was seen since the skill began, where a
+            sensor of the task needs it.
     """
 
     def __init__(

@@ -67,35 +67,6 @@ class OccupancyGrid:
         """
         _look(self.score, self.top, depth, pose, arm, holds, self.low)
 
-    def ranges(self, pose: np.ndarray, angles: np.ndarray, reach: float) -> np.ndarray:
-        """Return how far it is from a base to what was seen to stand around it.
-
-        Args:
-            pose: (3,) of the base.
-            angles: (k,) directions in its frame, rad.
-            reach: where ranges end, m.
-
-        Returns:
-            (k,) float64, m.
-        """
-        found: np.ndarray = _ranges(self.score, self.low, pose, angles, reach)
-        return found
-
-    def heights(self, yaw: float, offsets: np.ndarray) -> np.ndarray:
-        """Return how high what was seen stands around the goal.
-
-        Args:
-            yaw: of the axes along which the goal's surroundings are looked at, rad.
-            offsets: (k, 2) from the goal along these axes, m.
-
-        Returns:
-            (k,) float64 above the floor, m; 0 where nothing was seen to stand.
-        """
-        cosine, sine = np.cos(yaw), np.sin(yaw)
-        turned = offsets @ np.array([[cosine, sine], [-sine, cosine]])
-        a, b = ((self.goal[:2] + turned - self.low) / CELL).astype(int).clip(0, SIDE - 1).T
-        return np.where(self.score[a, b] > 0, self.top[a, b], 0.0).astype(np.float64)
-
     def way(self) -> np.ndarray:
         """Return the way to where a robot can reach the goal, as far as is known.
 
@@ -187,26 +158,6 @@ def _count(
                 if score[a, b] <= 0:
                     score[a, b] = min(score[a, b], -1)
                     top[a, b] = 0.0
-
-
-@compiled_later
-def _ranges(
-    score: np.ndarray, low: np.ndarray, pose: np.ndarray, angles: np.ndarray, reach: float
-) -> np.ndarray:
-    found = np.full(len(angles), reach)
-    step = CELL / 2.0
-    for k in range(len(angles)):
-        x, y = np.cos(pose[2] + angles[k]), np.sin(pose[2] + angles[k])
-        for m in range(int(reach / step)):
-            far = m * step
-            a = int((pose[0] + far * x - low[0]) / CELL)
-            b = int((pose[1] + far * y - low[1]) / CELL)
-            if not (0 <= a < len(score) and 0 <= b < len(score)):
-                break
-            if score[a, b] > 0:
-                found[k] = far
-                break
-    return found
 
 
 @compiled_later

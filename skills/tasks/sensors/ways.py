@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from skills.tasks.around import HIGH, LOW
-from skills.tasks.scan import RAYS, REACH
-from skills.tasks.seen import HEIGHTS
 from skills.tasks.sensors.registry import sensor
 from skills.tasks.state import View
 from skills.tasks.tolerances import ARRIVED, FACING
@@ -54,22 +51,6 @@ def seen_way_gap(view: View) -> Array:
     """``way_gap`` of :func:`seen_way`."""
     seen = view.require("seen")
     return view.beyond(seen)[:, None] * _ahead(view, seen, 1.0)
-
-
-@sensor(RAYS)
-def seen_scan(view: View) -> Array:
-    """``base_scan`` on that map: nearness of what was seen to stand around, also behind."""
-    nearness = 1.0 - view.require("seen")[:, 3 : 3 + RAYS] / REACH
-    return view.xp.where(nearness > 0.0, nearness, 0.0)
-
-
-@sensor(HEIGHTS)
-def seen_relief(view: View) -> Array:
-    """How high what was seen stands around the skill's point, above it, from -1 to 0.5 m.
-
-    On a grid of 5 x 5 points, 0.15 m apart along the axes of the base; -1 where nothing was seen.
-    """
-    return view.xp.clip(view.require("seen")[:, 3 + RAYS :], LOW, HIGH)
 
 
 def _ahead(view: View, course: Array, length: float | None = None) -> Array:

@@ -100,7 +100,7 @@ def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
         before=0.9 * here,
         steps=steps,
         told=0.1 * here[:, 1:],
-        seen=1.1 * s.base_pose[:, [0, 1, 2] * 17],
+        seen=1.1 * course,
     )
 
 

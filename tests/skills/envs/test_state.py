@@ -40,7 +40,7 @@ FOLLOWS = {
 
 @pytest.fixture(scope="module")
 def pick():
-    env = SkillEnv("pick", **STATE, sensors=("state", "course"))
+    env = SkillEnv("pick", **STATE, sensors="state")
     yield env
     env.close()
 
