@@ -113,7 +113,7 @@ def _choose(config: TrainConfig, skill: str | None) -> None:
 
 
 def _name_senses(config: TrainConfig, skill: str) -> None:
-    """Let ``contract``, ``fine`` and ``state`` name observations of actor and critic, too."""
+    """Let the names of sets, ``contract`` and so on, stand for what actor and critic observe."""
     sets = sensor_sets(skill, config.env_args.get("contract", "fixed"))
     if config.env_args.get("depth", 128) is None:
         sets["contract"] = tuple(name for name in sets["contract"] if name != DEPTH)

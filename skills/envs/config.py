@@ -61,8 +61,9 @@ class EnvConfig:
         sensors: observations instead of the contract's; among them ``"contract"`` stands for the
             contract's, ``"fine"`` for what follows from these and tells their last centimetres
             (``SkillRow.fine``), ``"seen"`` for the way as far as the robot has seen it
-            (``SkillRow.seen``), ``"state"`` for those of a policy that may know the whole state
-            (``SkillRow.state``), ``"course"`` for the way itself (``SkillRow.course``).
+            (``SkillRow.seen``), ``"felt"`` for what it was told and did not do
+            (``SkillRow.felt``), ``"state"`` for those of a policy that may know the whole state
+            (``SkillRow.state``).
         reward: ``"contract"``, or ``"teaching"`` with what helps to learn from reward alone
             (``SkillRow.teaching``).
         options: fields of the task to override, e.g. ``{"horizon": 500}`` or
