@@ -173,5 +173,5 @@ def sensor_sets(skill: str, contract: Contract = "fixed") -> dict[str, tuple[str
     """
     row = row_of(skill)
     sensed = make_task(skill, contract=contract).sensors
-    sets = {name: getattr(row, name) for name in ("fine", "seen", "felt", "state")}
+    sets = {name: getattr(row, name) for name in ("fine", "seen", "felt", "state", "course")}
     return {"contract": sensed, **sets}

@@ -76,6 +76,8 @@ class SkillRow:
             they follow from the contract's, too, but not from those of one step.
         felt: observations of what the robot was told and did not do (``sensors=felt``); they follow
             from the contract's and from a policy's own actions.
+        course: observations of the way itself (``sensors=course``), for critics: an actor that knew
+            it would drive ways that nobody who sees them for the first time can follow.
         teaching: fields of the task that differ while a policy learns from its reward alone
             (``reward=teaching``); they never decide what counts as success.
         switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
@@ -95,6 +97,7 @@ class SkillRow:
     fine: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
     felt: tuple[str, ...] = ()
+    course: tuple[str, ...] = ()
     teaching: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, float] = field(default_factory=dict)
 

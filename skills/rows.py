@@ -24,8 +24,6 @@ _BODY = (
 )
 _FELT = ("base_pace", "base_strain", "arm_strain")
 _AROUND = (
-    "way",
-    "way_gap",
     "obj_now_sensor",
     "target_size",
     "neighbours",
@@ -181,6 +179,7 @@ ROWS = (
         fine=("obj_start_fine", "resting_fine"),
         seen=SEEN,
         felt=_FELT,
+        course=("way", "way_gap"),
         teaching={**_CARE, **_DRIVE, "detour": 1.0, "fallen": 0.3},
         switches={"grip": 0.5},
         plan={"pick": ask_target},
@@ -210,6 +209,7 @@ ROWS = (
         fine=("obj_goal_fine", "resting_fine"),
         seen=SEEN,
         felt=_FELT,
+        course=("way", "way_gap"),
         teaching={
             **_CARE,
             **_DRIVE,

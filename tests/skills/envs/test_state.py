@@ -40,7 +40,7 @@ FOLLOWS = {
 
 @pytest.fixture(scope="module")
 def pick():
-    env = SkillEnv("pick", **STATE, sensors="state")
+    env = SkillEnv("pick", **STATE, sensors=("state", "course"))
     yield env
     env.close()
 
