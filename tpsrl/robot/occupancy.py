@@ -29,7 +29,8 @@ _COMFORT, _SLOWEST, _WITHIN = 0.3, 0.3, 0.05
 _UNSEEN, _DOUBT = 0.7, 0.5
 """Speed where nothing has been seen yet, and what it costs to end there, m."""
 _REACH, _FARTHEST_REACH, _BEYOND, _OVER = 0.9, 1.6, 0.1, 0.3
-"""From where a robot reaches, as ``skills.tasks.course`` has it: m."""
+"""A robot reaches from so near, and if it cannot come so near, from at most so far; ends of ways
+are so much less near than the nearest, and nothing between rises so far above the goal, m."""
 _ROUNDS, _SETTLED = 4, 0.01
 """At most so many times four sweeps; they end when none changes a time by more than that, m."""
 _STAND = 0.25

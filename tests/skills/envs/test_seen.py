@@ -13,7 +13,7 @@ from skills.envs.config import EnvConfig
 from skills.envs.single import SkillEnv
 from skills.learned.cards import Card
 from skills.learned.skill import LearnedSkill
-from skills.tasks.seen import SEEN, SeenWays
+from skills.tasks.seen import PIXELS, SEEN, SeenWays
 from tpsrl.errors import UserError
 from tpsrl.geometry.rotations import to_base, wrap
 from tpsrl.robot import fetch
@@ -160,3 +160,19 @@ def test_who_keeps_a_map_and_who_needs_none():
     with pytest.raises(UserError, match="'navigate' would sense nothing"):
         EnvConfig(depth=64, sensors="seen").task("navigate")
     assert EnvConfig(depth=64, sensors=("contract", "seen")).task("navigate").sensors
+
+
+def test_a_map_has_pictures_of_one_size():
+    """Those that the policy was trained with, also where it does not look at them itself."""
+    with SkillEnv("place", depth=128, split="val", sensors=SEEN) as made:
+        made.reset(seed=2)
+        policy = SimpleNamespace(
+            observations=dict.fromkeys(SEEN, (3,)), size=10, reset=lambda: None
+        )
+        learned = LearnedSkill(Card("place", PIXELS), policy)
+        with pytest.raises(UserError, match="needs a depth picture of 64 pixels.*renders 128"):
+            learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)
+    for depth, pixels in ((None, PIXELS), (32, 32)):
+        with SkillEnv("place", depth=depth, split="val", sensors=SEEN) as made:
+            seen, _ = made.reset(seed=2)
+            assert made.sim.depth().shape[1] == pixels and set(seen) == set(SEEN)
