@@ -170,7 +170,7 @@ def test_a_map_has_pictures_of_one_size():
             observations=dict.fromkeys(SEEN, (3,)), size=10, reset=lambda: None
         )
         learned = LearnedSkill(Card("place", PIXELS), policy)
-        with pytest.raises(UserError, match="needs a depth picture of 64 pixels.*renders 128"):
+        with pytest.raises(UserError, match=r"needs a depth picture of 64 pixels.*renders 128"):
             learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)
     for depth, pixels in ((None, PIXELS), (32, 32)):
         with SkillEnv("place", depth=depth, split="val", sensors=SEEN) as made:
