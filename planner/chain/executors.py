@@ -352,9 +352,9 @@ def judge(record: SkillRecord, effects: Sequence[Atom], world: SymbolicWorld) ->
     if record.outcome == "done":
         record.outcome = "failure"
     if not record.cause:
-        record.cause = _cause(missing) if missing else record.outcome
+        record.cause = _cause(missing, world) if missing else record.outcome
     elif record.outcome == "timeout" and missing:
-        record.cause = f"timeout, {_cause(missing)}"
+        record.cause = f"timeout, {_cause(missing, world)}"
 
 
 _CAUSES = {
@@ -369,7 +369,9 @@ _CAUSES = {
 }
 
 
-def _cause(missing: Sequence[Atom]) -> str:
+def _cause(missing: Sequence[Atom], world: SymbolicWorld) -> str:
     order = list(_CAUSES)
     first = min(missing, key=lambda a: order.index(a.name) if a.name in order else len(order))
+    if first.name == "holding" and world.held()[0] >= 0:
+        return WRONG_OBJECT
     return _CAUSES.get(first.name, str(first))

@@ -152,3 +152,12 @@ def test_hab_does_not_notice_a_missed_pick():
     assert len(report.skills) == 40
     assert not solved(sim)
     assert report.replans == 0
+
+
+def test_hab_says_that_a_pick_took_another_object():
+    """It goes on with it, as the benchmark does, and the reason is in the results."""
+    episode = tidy_house()
+    other = episode.targets[2].object_index
+    _, report, _ = run(episode, "hab", once("pick", 1, lambda sim: sim.grasp(other)))
+    failed = [r for r in report.skills if r.outcome == "failure"]
+    assert (failed[0].skill, failed[0].cause) == ("pick", "wrong object")
