@@ -63,7 +63,7 @@ class EnvConfig:
             (``SkillRow.fine``), ``"seen"`` for the way as far as the robot has seen it
             (``SkillRow.seen``), ``"felt"`` for what it was told and did not do
             (``SkillRow.felt``), ``"state"`` for those of a policy that may know the whole state
-            (``SkillRow.state``).
+            (``SkillRow.state``), ``"course"`` for the way itself (``SkillRow.course``).
         reward: ``"contract"``, or ``"teaching"`` with what helps to learn from reward alone
             (``SkillRow.teaching``).
         options: fields of the task to override, e.g. ``{"horizon": 500}`` or

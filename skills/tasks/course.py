@@ -12,6 +12,7 @@ from skills.tasks.state import View
 from skills.tasks.travel import RESOLUTION, Pace, SpeedMap, nearest_known
 from tpsrl.geometry.arrays import Array, wrap
 from tpsrl.geometry.tables import read_between
+from tpsrl.robot import fetch
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.scene import Navigation, SceneInfo
 
@@ -27,8 +28,6 @@ FAN = 16
 """Directions in which it is looked from where a robot could reach a point."""
 _LIFT = 0.3
 """How far above the point, m: a drawer's walls and what lies in front of it do not count."""
-_REACH, _FARTHEST = 0.9, 1.6
-"""The robot reaches from so near, and if it cannot come so near, from at most so far, m."""
 _AROUND, EVERYWHERE = 4.0, 100.0
 """How far from a point ways to it may lead, m."""
 _HAND, _TURN = 0.8, 0.3
@@ -138,10 +137,10 @@ def _before(
     gap = speed_map.nodes[window] - goal
     far = np.linalg.norm(gap, axis=-1)
     towards = np.rint(np.arctan2(gap[..., 1], gap[..., 0]) / (2.0 * np.pi) * FAN).astype(int)
-    seen = speed_map.free[window] & (far <= _FARTHEST) & (fan[towards % FAN] >= far)
+    seen = speed_map.free[window] & (far <= fetch.FARTHEST_REACH) & (fan[towards % FAN] >= far)
     if not seen.any():
         seen = speed_map.free[window]
-    ends = seen & (far <= max(_REACH, float(far[seen].min(initial=np.inf)) + _BEYOND))
+    ends = seen & (far <= max(fetch.REACH, float(far[seen].min(initial=np.inf)) + _BEYOND))
     length = speed_map.time_to(ends, window) if ends.any() else np.zeros(far.shape)
     length = length.ravel()[nearest_known(np.isfinite(length))]
     # Half as many nodes: hundreds of these tables are kept.

@@ -39,6 +39,9 @@ HEAD_PAN = 0.0
 BASE_RADIUS = 0.3
 """Radius of the disc that must stay in free space, as habitat-lab's navigation mesh has it."""
 
+REACH, FARTHEST_REACH = 0.9, 1.6
+"""The robot reaches from so near, and if it cannot come so near, from at most so far, m."""
+
 NAVIGATION_HEIGHT = 1.5
 """Geometry above this height does not block the base."""
 

@@ -28,9 +28,9 @@ _COMFORT, _SLOWEST, _WITHIN = 0.3, 0.3, 0.05
 """Free space beside the robot where it is at full speed, m; its speed beside furniture; in it."""
 _UNSEEN, _DOUBT = 0.7, 0.5
 """Speed where nothing has been seen yet, and what it costs to end there, m."""
-_REACH, _FARTHEST_REACH, _BEYOND, _OVER = 0.9, 1.6, 0.1, 0.3
-"""A robot reaches from so near, and if it cannot come so near, from at most so far; ends of ways
-are so much less near than the nearest, and nothing between rises so far above the goal, m."""
+_BEYOND, _OVER = 0.1, 0.3
+"""Where no end of a way is within reach they are so much less near than the nearest; nothing
+between an end and the goal rises so far above the goal, m."""
 _ROUNDS, _SETTLED = 4, 0.01
 """At most so many times four sweeps; they end when none changes a time by more than that, m."""
 _STAND = 0.25
@@ -211,11 +211,11 @@ def _ends(
     for a in range(side):
         for b in range(side):
             gap = CELL * np.hypot(a - p[0], b - p[1])
-            if gap > _FARTHEST_REACH or clear[a, b] < _STAND or not _sees(top, score, a, b, p):
+            if gap > fetch.FARTHEST_REACH or clear[a, b] < _STAND or not _sees(top, score, a, b, p):
                 continue
             far[a, b] = gap
             nearest = min(nearest, gap)
-    ends = far <= max(_REACH, nearest + _BEYOND)
+    ends = far <= max(fetch.REACH, nearest + _BEYOND)
     if nearest == _FAR:
         i, j = min(max(int(p[0] + 0.5), 0), side - 1), min(max(int(p[1] + 0.5), 0), side - 1)
         ends[:] = False

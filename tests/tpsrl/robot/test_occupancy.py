@@ -61,8 +61,6 @@ def test_ways_do_not_end_behind_a_wall_nor_where_nothing_was_seen():
 def test_what_is_gone_is_forgotten():
     """Something stood in the way and does not any more: its floor is seen again."""
     grid = OccupancyGrid(GOAL)
-    far = np.full((64, 64), 1.0, dtype=np.float32)
-    near = far.copy()
     rows = np.arange(64)[:, None] * np.ones((1, 64))
     pitch = np.arctan2(-0.2, 0.5)
     up = 1.0 - 2.0 * (rows + 0.5) / 64
