@@ -76,7 +76,7 @@ class Senses:
         before, self._here = self._here, pose
         goal = stack_goals([self._row], pose)
         steps = np.full(1, self._steps)
-        told = self._skill.told if isinstance(self._skill, LearnedSkill) else np.zeros((1, 2))
+        told = self._skill.told if isinstance(self._skill, LearnedSkill) else np.zeros((1, 3))
         past = before, steps, told
         return View(state, goal, far.geodesic, None, scan, far.course, *past)
 

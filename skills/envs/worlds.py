@@ -26,7 +26,7 @@ from skills.tasks.state import GoalRow, Outcome, View, goal_columns, goals_like,
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array, host, merge_rows
-from tpsrl.sim.door import ACTION_BASE, Simulator
+from tpsrl.sim.door import ACTION_GRIP, Simulator
 
 _TRIES = 20
 _PLACE_TRIES = 300
@@ -140,7 +140,7 @@ class SkillWorlds:
         self._before = xp.where(mask[:, None], like, past)
         counted = xp.zeros_like(like[:, 0]) if self._steps is None else self._steps
         self._steps = xp.where(mask, 0.0, counted)
-        told = xp.zeros_like(like[:, :2]) if self._told is None else self._told
+        told = xp.zeros_like(like) if self._told is None else self._told
         self._told = xp.where(mask[:, None], 0.0, told)
         self._look()
         assert self.view is not None
@@ -153,7 +153,7 @@ class SkillWorlds:
         assert self.view is not None and self.progress is not None and self._steps is not None
         robot, stop = self.task.robot_action(self.view, actions)
         self._before, self._steps = self.view.state.base_pose, self._steps + 1.0
-        self._told = robot[:, ACTION_BASE]
+        self._told = robot[:, ACTION_GRIP:]
         self.sim.step(robot)
         if self._seen is not None:
             self._seen.look(self.sim.state(), self.sim.depth(), range(self.sim.num_envs))

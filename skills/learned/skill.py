@@ -20,7 +20,7 @@ from skills.tasks.seen import PIXELS, SeenWays, sees_way
 from skills.tasks.sensors import DEPTH, WAY, observe
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
-from tpsrl.sim.door import ACTION_BASE, ACTION_DIM, ACTION_GRIP, Simulator
+from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
 
 
 class LearnedSkill(Skill):
@@ -33,7 +33,7 @@ class LearnedSkill(Skill):
 
     Attributes:
         task: of the policy.
-        told: (n, 2) what the base was told in the last step, in [-1, 1].
+        told: (n, 3) what grip and base were told in the last step, in [-1, 1].
     """
 
     privileged = False
@@ -64,7 +64,7 @@ class LearnedSkill(Skill):
         self._restless.reset(seed, self.failed_before if self.task.layout.arm else 0)
         self._stopped = self._under_way = False
         self._before: np.ndarray | None = None
-        self._steps, self.told = 0, np.zeros((sim.num_envs, 2))
+        self._steps, self.told = 0, np.zeros((sim.num_envs, 3))
         self._first_resting = self._view(sim).resting
         shown = WAY in self.task.sensors
         self._course = self.task.course(sim, env_id, self._row) if shown else None
@@ -95,7 +95,7 @@ class LearnedSkill(Skill):
         flat = self._restless.stir(base, arm, flat)
         robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
         self._stopped = bool((stop & self.task.stop_counts(view))[env_id])
-        self.told = np.asarray(robot)[:, ACTION_BASE]
+        self.told = np.asarray(robot)[:, ACTION_GRIP:]
         return np.asarray(robot)[env_id]
 
     def status(self, sim: Simulator, env_id: int) -> SkillStatus:

@@ -15,6 +15,7 @@ from skills.tasks.starts import Spawn, Start, draw_target, drop, open_around, pu
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import AT_REST
 from tpsrl.geometry.arrays import Array, to_milli
+from tpsrl.robot.fetch import HOLD_THRESHOLD
 from tpsrl.sim.door import Simulator
 
 
@@ -41,6 +42,8 @@ class PickTask(Task[PickProgress]):
         pick_reward: when the right object is grasped.
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.
+        suction_penalty: in a step in which an empty cup sucks where it could not hold the object,
+            ``HOLD_THRESHOLD`` and more from it: there it can only catch what is not wanted.
         rest_threshold: farthest end effector from its resting position at success, m.
         fallen: in this share of the episodes about an open place the object lies on the floor near
             it, as after a release in the wrong place: for training of a robot that can drive.
@@ -52,6 +55,7 @@ class PickTask(Task[PickProgress]):
     pick_reward: float = 2.0
     wrong_penalty: float = 0.5
     drop_penalty: float = 0.5
+    suction_penalty: float = 0.0
     rest_threshold: float = AT_REST
     fallen: float = 0.0
 
@@ -106,6 +110,9 @@ class PickTask(Task[PickProgress]):
             - self.wrong_penalty * wrong
             - self.drop_penalty * dropped
         )
+        if self.suction_penalty:
+            far = view.object_distance >= HOLD_THRESHOLD
+            reward = reward - self.suction_penalty * (view.sucks & far & ~view.holds)
         success = (
             view.holds_target
             & ~view.state.hold_violation

@@ -202,8 +202,8 @@ class View:
         before: (n, 3) pose of the base one step earlier, the present one right after a start, where
             a sensor of the task needs it.
         steps: (n,) steps since the skill began, where a sensor of the task needs them.
-        told: (n, 2) how far the base was told to drive and to turn in the last step, in [-1, 1],
-            where a sensor or the task's reward needs it.
+        told: (n, 3) what the hand's grip (below 0: let go), and how far the base was told to drive
+            and to turn in the last step, in [-1, 1], where a sensor or the task's reward needs it.
         seen: (n, 3) like ``course``, on a map of what was seen since the skill began, where a
             sensor of the task needs it.
     """
@@ -242,8 +242,13 @@ class View:
     @_once
     def blocked(self) -> Array:
         """(n,) in [0, 1]: how much of what the base was told to drive in this step it did not."""
-        told, done = self.require("told")[:, 0], self.driven[:, 0]
+        told, done = self.require("told")[:, 1], self.driven[:, 0]
         return self.xp.clip(self.xp.abs(told) - self.xp.abs(done), 0.0, 1.0)
+
+    @_once
+    def sucks(self) -> Array:
+        """(n,) bool: the cup was told to suck in this step."""
+        return self.require("told")[:, 0] >= 0
 
     @_once
     def afar(self) -> Array:

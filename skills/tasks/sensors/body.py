@@ -71,7 +71,7 @@ def base_strain(view: View) -> Array:
     In lengths of the longest motion: a base at the edge of free space stands still, and whoever
     does not know what it was told cannot tell that from one that waits.
     """
-    return view.xp.clip(view.require("told") - view.driven, -1.0, 1.0)
+    return view.xp.clip(view.require("told")[:, 1:] - view.driven, -1.0, 1.0)
 
 
 @sensor(1)

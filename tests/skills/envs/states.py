@@ -99,7 +99,7 @@ def view(s: SimState, rows: list[GoalRow], geodesic: Any = None) -> View:
         course=course,
         before=0.9 * here,
         steps=steps,
-        told=0.1 * here[:, 1:],
+        told=0.1 * here,
         seen=1.1 * course,
     )
 
