@@ -130,7 +130,6 @@ ROWS = (
         state=(
             "goal_to_agent_gps_compass",
             "goal_gap",
-            "way",
             "base_scan_far",
             "contact_force",
             "is_holding",
@@ -140,6 +139,9 @@ ROWS = (
             "elapsed",
         ),
         fine=("goal_gap", "goal_pace"),
+        seen=SEEN,
+        felt=("base_pace", "base_strain"),
+        course=("way",),
         teaching={
             **_STOPS,
             "needs_geodesic": "course",

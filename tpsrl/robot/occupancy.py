@@ -14,7 +14,9 @@ from tpsrl.robot import fetch
 CELL = 0.1
 """Side of a cell, m."""
 SIDE = 80
-"""Cells along each side of the grid."""
+"""Least number of cells along each side of a grid."""
+_MARGIN = 4.0
+"""At least so many metres longer than the way to the goal each side is."""
 _LOW, _FLOOR = 0.1, 0.06
 """A point so high above the floor stands in the way, one so low is floor, m."""
 _FARTHEST = 4.0
@@ -47,15 +49,18 @@ class OccupancyGrid:
         goal: (3,) what the robot is about, in that frame, m. Half way to it is the grid's centre.
 
     Attributes:
-        score: (``SIDE``, ``SIDE``) int8, above 0 where it is occupied, 0 where nothing was seen.
-        top: (``SIDE``, ``SIDE``) float32, the highest point seen in an occupied cell, m.
+        score: (k, k) int8, k at least ``SIDE``, above 0 where it is occupied, 0 where nothing was
+            seen.
+        top: (k, k) float32, the highest point seen in an occupied cell, m.
     """
 
     def __init__(self, goal: np.ndarray) -> None:
         self.goal = np.asarray(goal, dtype=np.float64)
-        self.low = self.goal[:2] / 2.0 - CELL * SIDE / 2.0
-        self.score = np.zeros((SIDE, SIDE), dtype=np.int8)
-        self.top = np.zeros((SIDE, SIDE), dtype=np.float32)
+        far = float(np.hypot(self.goal[0], self.goal[1]))
+        side = max(SIDE, int(np.ceil((far + _MARGIN) / CELL)))
+        self.low = self.goal[:2] / 2.0 - CELL * side / 2.0
+        self.score = np.zeros((side, side), dtype=np.int8)
+        self.top = np.zeros((side, side), dtype=np.float32)
 
     def look(self, depth: np.ndarray, pose: np.ndarray, arm: np.ndarray, holds: bool) -> None:
         """Enter a picture.
@@ -74,10 +79,10 @@ class OccupancyGrid:
         Where nothing was seen yet it is free.
 
         Returns:
-            (``SIDE``, ``SIDE``, 3) float32 at the centres of cells: its length, m, told as time at
+            (k, k, 3) float32 at the centres of cells: its length, m, told as time at
             full speed, and the (2,) way to go.
         """
-        table = np.empty((SIDE, SIDE, 3), dtype=np.float32)
+        table = np.empty((*self.score.shape, 3), dtype=np.float32)
         _way(self.score, self.top, self.low, self.goal, table)
         return table
 
@@ -203,7 +208,7 @@ def _sees(top: np.ndarray, score: np.ndarray, a: float, b: float, p: np.ndarray)
 def _ends(
     score: np.ndarray, top: np.ndarray, clear: np.ndarray, low: np.ndarray, goal: np.ndarray
 ) -> np.ndarray:
-    """Return (SIDE, SIDE) bool: from where a robot can reach the goal."""
+    """Return (k, k) bool: from where a robot can reach the goal."""
     side = len(score)
     p = np.array([(goal[0] - low[0]) / CELL - 0.5, (goal[1] - low[1]) / CELL - 0.5, goal[2]])
     far = np.full((side, side), _FAR)

@@ -19,6 +19,7 @@ from tpsrl.geometry.rotations import to_base, wrap
 from tpsrl.robot import fetch
 from tpsrl.robot.kinematics import ArmKinematics
 from tpsrl.robot.occupancy import CELL, SIDE, OccupancyGrid
+from tpsrl.sim.door import ACTION_BASE
 
 
 def reckoned(past: dict, seen: dict, told: np.ndarray, pose: np.ndarray) -> np.ndarray:
@@ -117,18 +118,22 @@ def test_within_reach_no_way_is_left():
     assert near >= 10 and far >= 3
 
 
-def test_the_chain_sees_what_the_environment_sees():
-    made = SkillEnv("place", depth=64, split="val", sensors=SEEN)
+@pytest.mark.parametrize("skill", ["place", "navigate"])
+def test_the_chain_sees_what_the_environment_sees(skill):
+    made = SkillEnv(skill, depth=64, split="val", sensors=SEEN)
     seen, _ = made.reset(seed=2)
-    action, felt = np.array([0.0] * 8 + [0.5, 0.3], np.float32), []
+    size = made.action_space.shape[0]
+    drive = ACTION_BASE if skill == "place" else slice(0, 2)
+    action, felt = np.full(size, -0.5, np.float32), []
+    action[drive] = 0.5, 0.3
 
     def step(senses):
         felt.append({name: senses[name] for name in SEEN})
         return action
 
-    policy = SimpleNamespace(observations=dict.fromkeys(SEEN, (3,)), size=10, reset=lambda: None)
+    policy = SimpleNamespace(observations=dict.fromkeys(SEEN, (3,)), size=size, reset=lambda: None)
     policy.step = step
-    learned = LearnedSkill(Card("place", 64), policy)
+    learned = LearnedSkill(Card(skill, 64), policy)
     learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)
     for _ in range(15):
         learned.act(made.sim, 0)
@@ -156,10 +161,10 @@ def test_a_state_put_back_goes_on_with_its_map():
 
 
 def test_who_keeps_a_map_and_who_needs_none():
-    assert {name for name, row in BOOK.items() if row.seen} == {"pick", "place"}
-    with pytest.raises(UserError, match="'navigate' would sense nothing"):
-        EnvConfig(depth=64, sensors="seen").task("navigate")
-    assert EnvConfig(depth=64, sensors=("contract", "seen")).task("navigate").sensors
+    assert {name for name, row in BOOK.items() if row.seen} == {"navigate", "pick", "place"}
+    with pytest.raises(UserError, match="'open_cab' would sense nothing"):
+        EnvConfig(depth=64, sensors="seen").task("open_cab")
+    assert EnvConfig(depth=64, sensors=("contract", "seen")).task("open_cab").sensors
 
 
 def test_a_map_has_pictures_of_one_size():

@@ -58,6 +58,19 @@ def test_ways_do_not_end_behind_a_wall_nor_where_nothing_was_seen():
     assert not (fresh.way()[..., 0] == 0.0).any()
 
 
+def test_a_grid_reaches_beyond_a_goal_that_is_far():
+    for far in (1.0, 4.0, 9.0):
+        goal = np.array([0.6 * far, -0.8 * far, 0.8])
+        grid = OccupancyGrid(goal)
+        side, size = CELL * len(grid.score), np.abs(goal[:2])
+        assert side >= max(8.0, far + 4.0)
+        assert np.all(grid.low < np.minimum(goal[:2], 0.0) - (side - size) / 2.0 + 1e-9)
+        table = grid.way()
+        length, x, y = table[cell(grid, (0.0, 0.0))]
+        assert length > 0.9 * (far - 1.0)  # from the start to where the goal is within reach
+        assert far == 1.0 or np.hypot(x / np.hypot(x, y) - 0.6, y / np.hypot(x, y) + 0.8) < 0.1
+
+
 def test_what_is_gone_is_forgotten():
     """Something stood in the way and does not any more: its floor is seen again."""
     grid = OccupancyGrid(GOAL)
