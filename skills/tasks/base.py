@@ -134,6 +134,8 @@ class Task(ABC, Generic[P]):
             times the share of the last episodes that succeeded: for training from scratch. Who
             cannot do anything yet must dare to touch, release and stop; who can, not to gamble.
         haste: lost in every step, times that share: whoever stands still to make no mistake loses.
+        pressing: lost per newton of accumulated force, times that share: how much of the force that
+            ends an episode has been spent is not sensed, so each newton costs its part of that end.
         blocked_penalty: lost in a step in which the base is told to drive at full speed and stays
             where it is, in proportion where it is told less or moves a little.
         needs_geodesic: what ``View.geodesic`` measures the distance to: ``""``, ``"goal"`` or
@@ -160,6 +162,7 @@ class Task(ABC, Generic[P]):
     violation_penalty: float = 0.0
     mistake_penalty: float = 0.0
     haste: float = 0.0
+    pressing: float = 0.0
     blocked_penalty: float = 0.0
     needs_geodesic: str = ""
     frozen_start: bool = False
@@ -315,10 +318,11 @@ class Task(ABC, Generic[P]):
         result = self.advance(view, progress, stop)
         ends = {k: v for k, v in result.ends.items() if k != "stop" or not self.stops_itself}
         reward = result.reward + self.slack_reward
+        pressed = state.force_sum - progress.force_sum
+        pressed = xp.where(pressed < 0, 0.0, pressed)
         if self.force_penalty and self.max_force_penalty:
-            lost = self.force_penalty * (state.force_sum - progress.force_sum)
-            most = self.max_force_penalty
-            reward = reward - xp.where(lost > most, most, xp.where(lost < 0, 0.0, lost))
+            lost, most = self.force_penalty * pressed, self.max_force_penalty
+            reward = reward - xp.where(lost > most, most, lost)
         if self.violation_penalty:
             reward = reward - self.violation_penalty * xp.astype(state.hold_violation, reward.dtype)
         too_strong = self._too_strong(view)
@@ -334,6 +338,8 @@ class Task(ABC, Generic[P]):
             reward = reward - xp.where(wrong, cost, 0.0)
         if self.haste:
             reward = reward - self.haste * progress.mastery
+        if self.pressing:
+            reward = reward - self.pressing * progress.mastery * pressed
         if self.blocked_penalty:
             reward = reward - self.blocked_penalty * view.blocked
         success = result.success & ~state.diverged

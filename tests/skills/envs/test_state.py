@@ -272,6 +272,24 @@ def test_mistakes_cost_more_the_better_a_policy_is():
     env.close()
 
 
+def test_pressing_costs_more_the_better_a_policy_is():
+    with SkillEnv("place", depth=None, options={"pressing": 1e-3}) as env:
+        env.reset(seed=1)
+        worlds, never = env.worlds, np.zeros(1, dtype=bool)
+        state = worlds.view.state
+        rewards = []
+        for mastery, force in ((0.0, 300.0), (0.5, 0.0), (0.5, 300.0)):
+            begun = dataclasses.replace(
+                worlds.progress, mastery=np.full(1, mastery), force_sum=state.force_sum - force
+            )
+            rewards.append(float(worlds.task.step(worlds.view, begun, never)[1].reward[0]))
+        unskilled, free, pressed = rewards
+        capped = worlds.task.max_force_penalty
+        assert free - unskilled == pytest.approx(capped) and free - pressed == pytest.approx(
+            capped + 0.5 * 1e-3 * 300.0
+        )
+
+
 @pytest.mark.parametrize("skill", ["open_cab", "navigate"])
 def test_who_cannot_stop_does_not_stop_in_vain(skill):
     """With stop="success" the environment asks in every step whether the skill is done."""
