@@ -10,6 +10,7 @@ from tests.tpsrl.sim import small
 from tpsrl.compiled import compiled, compiled_later
 from tpsrl.errors import UserError
 from tpsrl.sim.door import Simulator
+from tpsrl.sim.mujoco import native
 from tpsrl.sim.mujoco.contacts import robot_overlap
 from tpsrl.sim.mujoco.touch import force, overlap, touches
 
@@ -56,3 +57,17 @@ def test_compiled_functions_call_those_that_are_compiled_later():
 @compiled_later
 def _twice(x: float) -> float:
     return 2.0 * x
+
+
+def test_rows_of_constraints_are_dense_where_an_object_is_held():
+    """MuJoCo 4.0's Newton solver throws held objects where they are sparse."""
+    assert native.DENSE != native.AUTO
+    with small.simulator(num_envs=2) as engine:
+        engine.reset([small.episode()] * 2, [0, 1])
+        worlds, idle = engine._worlds, np.zeros((2, 10))
+        engine.snap_object(0, 0)
+        for grip, rows in ((1.0, native.DENSE), (-1.0, native.AUTO)):
+            idle[:, 7] = grip
+            engine.step(idle)
+            assert [world.model.opt.jacobian for world in worlds] == [rows, native.AUTO]
+            engine.step(idle)  # compiled code writes it, too, and was in the other world last

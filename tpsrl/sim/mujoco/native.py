@@ -16,6 +16,11 @@ import mujoco
 import numpy as np
 from numba import types
 
+DENSE, AUTO = int(mujoco.mjtJacobian.mjJAC_DENSE), int(mujoco.mjtJacobian.mjJAC_AUTO)
+"""How the rows of constraints are kept: dense in a world whose cup holds an object, elsewhere as
+MuJoCo finds best. With sparse rows the Newton solver of MuJoCo 4.0 now and then ends far from the
+solution where an object that is welded to the cup touches something, and throws it away."""
+
 _LIBRARY = ctypes.CDLL(mujoco._functions.__file__)
 _WORD, _NUMBER = types.intp, types.int32
 
@@ -93,6 +98,28 @@ def contact_layout() -> ContactLayout:
     if len(counts) != 1 or not len(at) or geoms.strides[0] != size:
         raise RuntimeError(f"MuJoCo {mujoco.__version__} lays out its contacts in an unknown way.")
     return ContactLayout(int(counts[0]) * 4, int(at[0]) * 8, geoms.ctypes.data - first, size)
+
+
+@cache
+def jacobian_place() -> int:
+    """Find out where a model says how the rows of its constraints are kept: ``opt.jacobian``.
+
+    Returns:
+        Bytes from the beginning of ``mjModel``.
+
+    Raises:
+        RuntimeError: that cannot be found out.
+    """
+    model = mujoco.MjModel.from_xml_string("<mujoco/>")
+    model.opt.jacobian = _MARK
+    for end in range(_PAGE, _MOST, _PAGE):  # no farther than to that number, which is in it
+        words = np.frombuffer(ctypes.string_at(model._address, end), np.int32)
+        found = np.flatnonzero(words == _MARK)
+        if len(found):
+            break
+    if len(found) != 1:
+        raise RuntimeError(f"MuJoCo {mujoco.__version__} lays out its options in an unknown way.")
+    return int(found[0]) * 4
 
 
 def contact_addresses(data: mujoco.MjData) -> tuple[int, int]:

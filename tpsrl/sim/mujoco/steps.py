@@ -44,6 +44,7 @@ from tpsrl.sim.mujoco.table import (
     DATA,
     DOF,
     GRASP,
+    JACOBIAN,
     LINKS,
     MODEL,
     NQ,
@@ -121,6 +122,7 @@ def advance(
 def begin(table: np.ndarray, near: np.ndarray, action: np.ndarray) -> None:
     """Move the base and set the arm's targets; what depends on positions is then computed."""
     enter(words(table[OWN_TABLE], OWN))
+    _write_rows(table)
     model, data = table[MODEL], table[DATA]
     floats(table[COUNT], 1, COUNTERS)[0, DIVERGED] = 0.0
     was, carried = floats(table[BASE], 1, 3)[0].copy(), carried_pose(table)
@@ -142,6 +144,7 @@ def begin(table: np.ndarray, near: np.ndarray, action: np.ndarray) -> None:
 @compiled
 def finish(table: np.ndarray, near: np.ndarray) -> bool:
     """Run the physics of a step that has begun; return whether Python has to look after it."""
+    _write_rows(table)
     model, data = table[MODEL], table[DATA]
     native.mj_step2(model, data)
     _calm(table)
@@ -169,6 +172,13 @@ def finish(table: np.ndarray, near: np.ndarray) -> bool:
     increase = count[FORCE] - before
     count[FORCE_SUM] += increase if increase > MIN_FORCE else 0.0
     return _comes_loose(table)
+
+
+@compiled
+def _write_rows(table: np.ndarray) -> None:
+    """Have the rows of constraints kept as what the cup holds asks for."""
+    holds = numbers(table[GRASP], 1)[0] >= 0
+    numbers(table[JACOBIAN], 1)[0] = native.DENSE if holds else native.AUTO
 
 
 @compiled

@@ -18,9 +18,9 @@ from tpsrl.sim.navigation import GridNavigation
 (
     QPOS, QVEL, CTRL, XPOS, XQUAT, XMAT, TIP, ARMATURE, FRICTION, BASE, COUNT, GRASP, ROBOT,
     GRASPABLE, PLACES, TURNS, LINKS, OFFSETS, CLEARANCE, FRAME, TAILS, EDGES, LENGTHS, STARTS,
-    OWN_TABLE, MODEL, DATA, CONTACTS, FIRST, GEOMS, STRIDE, NQ, NV, BODIES, DOF, PLACE, CUP,
-    ALL_GEOMS, ROWS, COLUMNS, SIDES, OUTLINES,
-) = range(42)  # fmt: skip
+    OWN_TABLE, MODEL, JACOBIAN, DATA, CONTACTS, FIRST, GEOMS, STRIDE, NQ, NV, BODIES, DOF, PLACE,
+    CUP, ALL_GEOMS, ROWS, COLUMNS, SIDES, OUTLINES,
+) = range(43)  # fmt: skip
 """What stands where in a world's table."""
 
 
@@ -76,7 +76,8 @@ class StepTable:
         self._own = Addresses(arrays)
         layout = native.contact_layout()
         self._rest = (
-            own.table.ctypes.data, model._address, data._address, *native.contact_addresses(data),
+            own.table.ctypes.data, model._address, model._address + native.jacobian_place(),
+            data._address, *native.contact_addresses(data),
             layout.geoms, layout.size, model.nq, model.nv, model.nbody, int(index.base_dof[0]),
             int(index.base_qpos[0]), index.suction_geom, model.ngeom,
         )  # fmt: skip
