@@ -216,6 +216,7 @@ ROWS = (
             **_CARE,
             **_DRIVE,
             "detour": 1.0,
+            "pressing": 1e-3,
             "min_distance": 0.05,
             "off_penalty": 30.0,
             "strays_end": True,
