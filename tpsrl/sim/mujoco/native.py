@@ -17,9 +17,9 @@ import numpy as np
 from numba import types
 
 DENSE, AUTO = int(mujoco.mjtJacobian.mjJAC_DENSE), int(mujoco.mjtJacobian.mjJAC_AUTO)
-"""How the rows of constraints are kept: dense in a world whose cup holds an object, elsewhere as
-MuJoCo finds best. With sparse rows the Newton solver of MuJoCo 4.0 now and then ends far from the
-solution where an object that is welded to the cup touches something, and throws it away."""
+"""How the rows of constraints are kept: dense where a robot that holds an object touches something,
+or the object does, and elsewhere as MuJoCo finds best. With sparse rows the Newton solver of MuJoCo
+4.0 now and then ends far from the solution there, and throws the object away."""
 
 _LIBRARY = ctypes.CDLL(mujoco._functions.__file__)
 _WORD, _NUMBER = types.intp, types.int32

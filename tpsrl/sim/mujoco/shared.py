@@ -11,7 +11,6 @@ import mujoco
 import numpy as np
 
 from tpsrl.compiled import compiled
-from tpsrl.sim.mujoco import native
 from tpsrl.sim.mujoco.forms import FIELDS, Kinds
 from tpsrl.sim.mujoco.memory import Addresses, floats, numbers, words
 
@@ -97,7 +96,6 @@ class SharedModel:
             own: of the world; what it writes into the model is kept there.
         """
         enter(own.table)
-        self._model.opt.jacobian = native.AUTO if own.hold is None else native.DENSE
         return self._model
 
 

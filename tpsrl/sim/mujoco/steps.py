@@ -59,7 +59,7 @@ from tpsrl.sim.mujoco.table import (
     XMAT,
     XPOS,
 )
-from tpsrl.sim.mujoco.touch import could_grasp, force, touches
+from tpsrl.sim.mujoco.touch import could_grasp, force, touches, touches_holding
 
 MIN_FORCE = 20.0
 """Smaller increases of force are not accumulated, N (habitat-lab ``min_force``)."""
@@ -122,7 +122,6 @@ def advance(
 def begin(table: np.ndarray, near: np.ndarray, action: np.ndarray) -> None:
     """Move the base and set the arm's targets; what depends on positions is then computed."""
     enter(words(table[OWN_TABLE], OWN))
-    _write_rows(table)
     model, data = table[MODEL], table[DATA]
     floats(table[COUNT], 1, COUNTERS)[0, DIVERGED] = 0.0
     was, carried = floats(table[BASE], 1, 3)[0].copy(), carried_pose(table)
@@ -144,13 +143,14 @@ def begin(table: np.ndarray, near: np.ndarray, action: np.ndarray) -> None:
 @compiled
 def finish(table: np.ndarray, near: np.ndarray) -> bool:
     """Run the physics of a step that has begun; return whether Python has to look after it."""
-    _write_rows(table)
     model, data = table[MODEL], table[DATA]
-    native.mj_step2(model, data)
-    _calm(table)
-    for _ in range(_SUBSTEPS - 1):
-        native.mj_step(model, data)
+    for k in range(_SUBSTEPS):
+        if k > 0:
+            native.mj_step1(model, data)
+        _keep_rows_dense(table)
+        native.mj_step2(model, data)
         _calm(table)
+    numbers(table[JACOBIAN], 1)[0] = native.AUTO
     keep_all(near)
     count = floats(table[COUNT], 1, COUNTERS)[0]
     count[STEPS] += 1.0
@@ -175,10 +175,12 @@ def finish(table: np.ndarray, near: np.ndarray) -> bool:
 
 
 @compiled
-def _write_rows(table: np.ndarray) -> None:
-    """Have the rows of constraints kept as what the cup holds asks for."""
-    holds = numbers(table[GRASP], 1)[0] >= 0
-    numbers(table[JACOBIAN], 1)[0] = native.DENSE if holds else native.AUTO
+def _keep_rows_dense(table: np.ndarray) -> None:
+    """Have the rows of constraints dense until the end of the step, if they have to be."""
+    rows = numbers(table[JACOBIAN], 1)
+    if rows[0] != native.DENSE and touches_holding(table):
+        rows[0] = native.DENSE
+        native.mj_step1(table[MODEL], table[DATA])
 
 
 @compiled

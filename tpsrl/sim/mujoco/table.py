@@ -17,10 +17,10 @@ from tpsrl.sim.navigation import GridNavigation
 
 (
     QPOS, QVEL, CTRL, XPOS, XQUAT, XMAT, TIP, ARMATURE, FRICTION, BASE, COUNT, GRASP, ROBOT,
-    GRASPABLE, PLACES, TURNS, LINKS, OFFSETS, CLEARANCE, FRAME, TAILS, EDGES, LENGTHS, STARTS,
-    OWN_TABLE, MODEL, JACOBIAN, DATA, CONTACTS, FIRST, GEOMS, STRIDE, NQ, NV, BODIES, DOF, PLACE,
-    CUP, ALL_GEOMS, ROWS, COLUMNS, SIDES, OUTLINES,
-) = range(43)  # fmt: skip
+    GRASPABLE, OWNERS, PLACES, TURNS, LINKS, OFFSETS, CLEARANCE, FRAME, TAILS, EDGES, LENGTHS,
+    STARTS, OWN_TABLE, MODEL, JACOBIAN, DATA, CONTACTS, FIRST, GEOMS, STRIDE, NQ, NV, BODIES, DOF,
+    PLACE, CUP, ALL_GEOMS, ROWS, COLUMNS, SIDES, OUTLINES,
+) = range(44)  # fmt: skip
 """What stands where in a world's table."""
 
 
@@ -68,6 +68,7 @@ class StepTable:
             suction.grasp,
             index.robot_geom.astype(np.int32),
             graspable.astype(np.int32),
+            model.geom_bodyid,
             np.where(free, model.jnt_qposadr[joints], -1).astype(np.int32),
             np.where(free, model.jnt_dofadr[joints], -1).astype(np.int32),
             suction.marker_bodies.astype(np.int32),

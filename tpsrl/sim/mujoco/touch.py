@@ -14,8 +14,10 @@ from tpsrl.sim.mujoco.table import (
     DATA,
     FIRST,
     GEOMS,
+    GRASP,
     GRASPABLE,
     MODEL,
+    OWNERS,
     ROBOT,
     STRIDE,
 )
@@ -61,6 +63,20 @@ def could_grasp(table: np.ndarray) -> bool:
         if (geoms[0] == cup and graspable[geoms[1]] != 0) or (
             geoms[1] == cup and graspable[geoms[0]] != 0
         ):
+            return True
+    return False
+
+
+@compiled
+def touches_holding(table: np.ndarray) -> bool:
+    """Return whether the cup holds an object and that, or the robot, touches anything."""
+    held = numbers(table[GRASP], 1)[0]
+    if held < 0:
+        return False
+    owners = numbers(table[OWNERS], table[ALL_GEOMS])
+    for k in range(_contacts(table)):
+        geoms = _geoms(table, k)
+        if owners[geoms[0]] == held or owners[geoms[1]] == held or _is_robots(table, k):
             return True
     return False
 

@@ -12,7 +12,7 @@ import numpy as np
 from tpsrl.episodes.types import Episode
 from tpsrl.geometry.rotations import planar_frame, transform, wrap, yaw_quat
 from tpsrl.robot import fetch
-from tpsrl.sim.mujoco import states
+from tpsrl.sim.mujoco import native, states
 from tpsrl.sim.mujoco.contacts import robot_overlap
 from tpsrl.sim.mujoco.driving import LOCKED
 from tpsrl.sim.mujoco.forms import Forms
@@ -125,7 +125,10 @@ class World:
 
     def settle(self, seconds: float) -> None:
         """Run physics with the robot's targets as they are."""
-        mujoco.mj_step(self.model, self.data, nstep=max(1, round(seconds * fetch.PHYSICS_HZ)))
+        model = self.model
+        model.opt.jacobian = native.AUTO if self.suction.held_body < 0 else native.DENSE
+        mujoco.mj_step(model, self.data, nstep=max(1, round(seconds * fetch.PHYSICS_HZ)))
+        model.opt.jacobian = native.AUTO
         if states.is_broken(self._speeds, self._places, MAX_SPEED):
             self._recover()
         self._put_base()
