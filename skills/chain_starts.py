@@ -14,6 +14,7 @@ from tpsrl.generation.rules import load_scenario
 from tpsrl.provenance import versions
 from tpsrl.provide import make_episodes
 from tpsrl.scenes.cache import cache_dir, cache_key
+from ver_trainer.envs.worker import die_with_parent
 
 SCENARIOS = ("tidy_house", "prepare_groceries", "set_table")
 """Whose chains are run."""
@@ -62,7 +63,8 @@ def _starts_of(scenario: str, count: int, agent: str, workers: int, folder: Path
         words += ["executor=replan", f"tries={TRIES}", f"out={path}"]
         # The chain stands above the skills: it is called as a user calls it.
         command = [sys.executable, "-m", "tpsrl", "handoff", *words, f"workers={workers}"]
-        if subprocess.run(command, stdout=sys.stderr, check=False).returncode or not path.exists():
+        run = subprocess.run(command, stdout=sys.stderr, check=False, preexec_fn=die_with_parent)
+        if run.returncode or not path.exists():
             raise UserError(
                 f"'tpsrl handoff {' '.join(words)}' failed, see above; the same command goes on,"
                 " and chain_starts=0 trains without it."

@@ -13,6 +13,7 @@ from pathlib import Path
 import imageio_ffmpeg
 import pytest
 
+from tests.processes import members
 from tpsrl.cli import main
 
 MAX_STEPS = "max_steps=700"
@@ -62,19 +63,6 @@ def test_record_shows_the_episode_that_eval_measured(
     assert f"{row['steps']} steps, {row['replans']} replans" in capsys.readouterr().out
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
     assert frames == row["steps"] // 10 + 1 + 60 and seconds == pytest.approx(frames / 30, abs=0.1)
-
-
-def members(group: int) -> list[int]:
-    """Return the live processes of a process group."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
 
 
 def test_ctrl_c_stops_a_real_run_without_stray_processes(tmp_path: Path) -> None:
