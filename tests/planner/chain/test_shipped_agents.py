@@ -7,6 +7,7 @@ from planner.chain.catalog import policies_of
 from planner.chain.make import make_agent
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
+from tpsrl.sim.door import ACTION_BASE
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
 
@@ -19,7 +20,10 @@ def test_the_restricted_agent_needs_what_its_scenario_needs():
 
 
 def _moved(sim, episode):
-    """How far the base goes in each skill of the restricted agent's first 600 steps, m."""
+    """How far the base goes in each skill of the restricted agent's first 600 steps, m.
+
+    Pick never tells it to.
+    """
     agent = make_agent("tpsrl-restricted", "hab", "rearrange_easy")
     moved: dict[str, float] = {}
     sim.reset([episode], [1])
@@ -30,6 +34,7 @@ def _moved(sim, episode):
         ran = agent.report().skills[-1].skill
         if action is None or (ran == "navigate" and "pick" in moved):
             break
+        assert ran != "pick" or not action[ACTION_BASE].any()
         sim.step(action[None])
         step = float(np.abs(np.array(sim.state().base_pose[0]) - before).max())
         moved[ran] = moved.get(ran, 0.0) + step
@@ -43,7 +48,7 @@ def test_the_base_stands_still_while_it_picks():
         moved = next((run for run in runs if "pick" in run), None)
     assert moved is not None, "no Pick was begun in six episodes"
     assert moved["navigate"] > 0.1
-    assert moved["pick"] < 1e-3  # it gives a little where the arm presses
+    assert moved["pick"] < 0.02  # it gives a little where the arm presses
 
 
 def test_the_monolithic_agent_acts():
