@@ -30,6 +30,19 @@ _FREE = ("seconds", "attempts", "extra", "cpu_seconds")
 """Fields of a result that may differ between two runs."""
 
 
+def members(group: int) -> list[int]:
+    """Return the live processes of a process group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
 @dataclass(frozen=True)
 class Job:
     """A command whose result does not depend on interruptions.
@@ -116,18 +129,6 @@ class Run:
             preexec_fn=starve,
         )
 
-    def members(self) -> list[int]:
-        """Return the live processes of the group."""
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(fields[2]) == self.process.pid and fields[0] != "Z":
-                found.append(int(stat.parent.name))
-        return found
-
     def end(self) -> tuple[int | None, str, list[int]]:
         """Wait; return exit code (``None``: it hangs), what it said, and processes left behind."""
         try:
@@ -137,9 +138,9 @@ class Run:
             self.process.communicate()
             return None, "", []
         limit = time.monotonic() + 15
-        while self.members() and time.monotonic() < limit:
+        while members(self.process.pid) and time.monotonic() < limit:
             time.sleep(0.1)
-        left = self.members()
+        left = members(self.process.pid)
         if left:
             os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.returncode, errors.decode("utf-8", "replace"), left
@@ -236,7 +237,7 @@ def _signalled(number: int) -> Fault:
 def _worker_killed(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[str, str]:
     run = Run(job, folder)
     _wait(job, run, folder, rng, 1.0)
-    children = sorted(set(run.members()) - {run.process.pid} - set(_trackers()))
+    children = sorted(set(members(run.process.pid)) - {run.process.pid} - set(_trackers()))
     if children:
         os.kill(rng.choice(children), signal.SIGKILL)
     first = _verdict(job, run, folder, wanted, False)

@@ -318,11 +318,9 @@ class Task(ABC, Generic[P]):
         result = self.advance(view, progress, stop)
         ends = {k: v for k, v in result.ends.items() if k != "stop" or not self.stops_itself}
         reward = result.reward + self.slack_reward
-        pressed = state.force_sum - progress.force_sum
-        pressed = xp.where(pressed < 0, 0.0, pressed)
+        pressed = xp.clip(state.force_sum - progress.force_sum, 0.0, None)
         if self.force_penalty and self.max_force_penalty:
-            lost, most = self.force_penalty * pressed, self.max_force_penalty
-            reward = reward - xp.where(lost > most, most, lost)
+            reward = reward - xp.clip(self.force_penalty * pressed, None, self.max_force_penalty)
         if self.violation_penalty:
             reward = reward - self.violation_penalty * xp.astype(state.hold_violation, reward.dtype)
         too_strong = self._too_strong(view)

@@ -13,7 +13,7 @@ from pathlib import Path
 import imageio_ffmpeg
 import pytest
 
-from tests.processes import members
+from benchmarks.faults.runs import members
 from tpsrl.cli import main
 
 MAX_STEPS = "max_steps=700"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from skills import series, training
-from skills.book import BOOK, chained
+from skills.book import BOOK, chained, make_task
 from skills.envs.batch import BatchSkillEnv
 from skills.envs.config import EnvConfig
 from skills.envs.single import SkillEnv
@@ -23,6 +23,7 @@ from skills.learned.skill import LearnedSkill
 from skills.tasks.around import HIGH, LOW, half_size
 from skills.tasks.sensors import observe
 from skills.tasks.state import CAUSES, NEIGHBOURS
+from tests.skills.envs.states import goals, state, view
 from tests.skills.envs.test_environments import shipped
 from tests.skills.nets import STATE
 from tpsrl.errors import UserError
@@ -270,6 +271,20 @@ def test_mistakes_cost_more_the_better_a_policy_is():
         _, dearer = worlds.task.step(worlds.view, skilled, never)
         assert dearer.reward == pytest.approx(outcome.reward - 4.1 * mastery)
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("gap", "grip", "held", "lost"),
+    [(0.3, 1.0, -1, 0.02), (0.3, -1.0, -1, 0.0), (0.1, 1.0, -1, 0.0), (0.3, 1.0, 0, 0.0)],
+)
+def test_a_cup_that_sucks_far_from_the_object_loses(gap, grip, held, lost):
+    task, rows = make_task("pick", options={"suction_penalty": 0.02}), goals()
+    seen = view(state(object_pos=[gap, 0.0, 0.0], held_object=held), rows)
+    seen.told = np.array([[grip, 0.0, 0.0]])
+    begun = task.begin(seen)
+    free = dataclasses.replace(task, suction_penalty=0.0)
+    unpaid, paid = (t.step(seen, begun, np.zeros(1, dtype=bool))[1].reward[0] for t in (free, task))
+    assert unpaid - paid == pytest.approx(lost)
 
 
 def test_pressing_costs_more_the_better_a_policy_is():

@@ -70,6 +70,21 @@ class ContactLayout(NamedTuple):
     size: int
 
 
+def _marks(address: int) -> tuple[np.ndarray, int]:
+    """Find ``_MARK`` behind an address.
+
+    Returns:
+        How many int32 behind it each one stands, and how many bytes were read: no farther than to
+        the first page that has one, as nobody says where a structure ends.
+    """
+    for end in range(_PAGE, _MOST, _PAGE):
+        words = np.frombuffer(ctypes.string_at(address, end), np.int32)
+        found = np.flatnonzero(words == _MARK)
+        if len(found):
+            break
+    return found, end
+
+
 @cache
 def contact_layout() -> ContactLayout:
     """Find out how this version of MuJoCo lays out its contacts, from a ball that touches a plane.
@@ -86,11 +101,7 @@ def contact_layout() -> ContactLayout:
     geoms, distance = data.contact.geom, data.contact.dist
     first, size = distance.ctypes.data, distance.strides[0]
     found, data.ncon = data.ncon, _MARK
-    for end in range(_PAGE, _MOST, _PAGE):  # no farther than to the number, which is in it
-        words = np.frombuffer(ctypes.string_at(data._address, end), np.int32)
-        counts = np.flatnonzero(words == _MARK)
-        if len(counts):
-            break
+    counts, end = _marks(data._address)
     data.ncon = found
     pointers = np.frombuffer(ctypes.string_at(data._address, end + _PAGE), np.uint64)
     # The contacts stand at the beginning of the arena: the first such pointer is that of the arena.
@@ -112,11 +123,7 @@ def jacobian_place() -> int:
     """
     model = mujoco.MjModel.from_xml_string("<mujoco/>")
     model.opt.jacobian = _MARK
-    for end in range(_PAGE, _MOST, _PAGE):  # no farther than to that number, which is in it
-        words = np.frombuffer(ctypes.string_at(model._address, end), np.int32)
-        found = np.flatnonzero(words == _MARK)
-        if len(found):
-            break
+    found, _ = _marks(model._address)
     if len(found) != 1:
         raise RuntimeError(f"MuJoCo {mujoco.__version__} lays out its options in an unknown way.")
     return int(found[0]) * 4
