@@ -31,6 +31,7 @@ _AROUND = (
     "relief",
     "container",
 )
+_POINT = ("sensor", "in_base", "gps_compass", "place", "gap")
 _CARE: dict[str, Any] = {"mistake_penalty": 4.0, "haste": 0.1}
 _DRIVE: dict[str, Any] = {
     "needs_geodesic": "course",
@@ -286,6 +287,26 @@ ROWS = (
         ),
         "RearrangeEasy",
         "skills.programs.rearrange:Rearrange",
+        state=(
+            *_BODY,
+            *_AROUND,
+            "base_scan_far",
+            *(f"obj_{point}_{what}" for point in ("start", "goal") for what in _POINT),
+        ),
+        fine=("obj_start_fine", "obj_goal_fine", "resting_fine"),
+        felt=_FELT,
+        teaching={
+            **_STOPS,
+            "slack_reward": -0.005,
+            "distance_reward": 2.0,
+            "pick_reward": 2.0,
+            "place_reward": 5.0,
+            "release_reward": 5.0,
+            "success_reward": 10.0,
+            "violation_penalty": 1.0,
+            "later": 0.7,
+        },
+        switches={"grip": 0.998, "stop": 0.02},
     ),
     SkillRow(
         PointNavTask(

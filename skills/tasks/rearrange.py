@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
-from skills.tasks.starts import NoStartError, Spawn, Start, draw_target, free_poses
-from skills.tasks.state import View
+from skills.tasks.starts import (
+    NoStartError,
+    Spawn,
+    Start,
+    draw_target,
+    free_poses,
+    open_around,
+    put_near,
+)
+from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import OBJECT_AT, RELEASED_AT
 from tpsrl.geometry.arrays import Array
 from tpsrl.sim.door import Simulator
@@ -24,12 +33,14 @@ class RearrangeProgress(Progress):
         held: (n,) bool, the object was held.
         picked: (n,) bool, it has been held in this episode.
         arrived: (n,) bool, it has been at its goal in this episode.
+        released: (n,) bool, it has been let go there in this episode.
     """
 
     distance: Array
     held: Array
     picked: Array
     arrived: Array
+    released: Array
 
 
 @dataclass(frozen=True)
@@ -45,22 +56,55 @@ class RearrangeTask(Task[RearrangeProgress]):
         pick_reward: when the object is first held.
         place_reward: when the object is first at ``place_threshold`` from its goal.
         place_threshold: m.
+        release_reward: when the object is first let go within ``goal_threshold`` of its goal.
         goal_threshold: farthest object from its goal at success, m.
+        failed_stop_ends: whether a stop without success ends the episode. False is for training
+            from scratch: otherwise stop is unlearned long before it could have succeeded.
+        failed_stop_penalty: lost at such a stop.
+        later: share of the episodes that begin later in the task, near the object, or near the goal
+            with the object in the hand: for training from scratch.
     """
 
     distance_reward: float = 1.0
     pick_reward: float = 1.0
     place_reward: float = 1.0
     place_threshold: float = RELEASED_AT
+    release_reward: float = 0.0
     goal_threshold: float = OBJECT_AT
+    failed_stop_ends: bool = True
+    failed_stop_penalty: float = 0.0
+    later: float = 0.0
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: anywhere."""
         call = SkillCall(self.name, target=draw_target(sim, env_id, rng, self.name))
         row = self.goal_for(sim, env_id, call)
+        if self.later and rng.random() < self.later:
+            return self._later(sim, env_id, rng, call, row)
         for pose in free_poses(sim, env_id, rng):
             return Start(replace(row, start_pose=pose), call)
         raise NoStartError("no free start in the apartment")
+
+    def _later(
+        self, sim: Simulator, env_id: int, rng: Generator, call: SkillCall, row: GoalRow
+    ) -> Start:
+        """Begin as Pick or Place does, as likely the one as the other."""
+        holding = bool(rng.random() < 0.5)
+        point = row.position if holding else row.object_start
+        if open_around(sim, env_id, point):
+            row = self.goal_for(sim, env_id, call)  # the drawer may have taken it along
+        pose = put_near(sim, env_id, rng, point[:2], "hab")
+        if holding:
+            sim.snap_object(row.target, env_id)
+        return Start(replace(row, start_pose=pose), call)
+
+    def about(self, goal: GoalRow) -> np.ndarray:
+        """Where the object lies: it comes first."""
+        return goal.object_start
+
+    def carrier(self, goal: GoalRow) -> np.ndarray:
+        """What the object lies on."""
+        return goal.start_place
 
     def begin(self, view: View) -> RearrangeProgress:
         """See :meth:`Task.begin`."""
@@ -70,6 +114,7 @@ class RearrangeTask(Task[RearrangeProgress]):
             held=view.holds_target,
             picked=view.holds_target,
             arrived=view.goal_distance < self.place_threshold,
+            released=self.never(view),
         )
 
     def advance(self, view: View, progress: RearrangeProgress, stop: Array) -> Advance:
@@ -78,23 +123,30 @@ class RearrangeTask(Task[RearrangeProgress]):
         distance = self._distance(view)
         same = (held == progress.held) & (held | ~progress.arrived)
         there = view.goal_distance < self.place_threshold
+        done = (view.goal_distance < self.goal_threshold) & ~view.holds
+        left = done & progress.held
         reward = (
             self.distance_reward * xp.where(same, progress.distance - distance, 0.0)
             + self.pick_reward * (held & ~progress.picked)
             + self.place_reward * (there & ~progress.arrived)
+            + self.release_reward * (left & ~progress.released)
         )
-        success = stop & (view.goal_distance < self.goal_threshold) & ~view.holds
+        failed = stop & ~done
+        if self.failed_stop_penalty:
+            reward = reward - self.failed_stop_penalty * failed
         return Advance(
             {
                 "distance": distance,
                 "held": held,
                 "picked": progress.picked | held,
                 "arrived": progress.arrived | there,
+                "released": progress.released | left,
             },
             reward,
-            success,
-            {"stop": stop},
+            stop & done,
+            {"stop": failed} if self.failed_stop_ends else {},
             {"object_distance": view.object_distance, "goal_distance": view.goal_distance},
+            failed,
         )
 
     def _distance(self, view: View) -> Array:

@@ -387,3 +387,16 @@ def test_rearrangement_succeeds_when_stop_is_called_at_the_goal(held, gap, stop,
     assert bool(outcome.terminated[0]) is bool(stop[0])
     assert cause(outcome) == ("success" if success else "stop" if stop[0] else "")
     assert outcome.reward[0] == pytest.approx(100.0 * success - 0.01)
+
+
+def test_teaching_a_whole_rearrangement_pays_for_the_release_and_forgives_a_stop():
+    options = {"release_reward": 5.0, "failed_stop_ends": False, "failed_stop_penalty": 1.0}
+    task = make_task("rearrange_easy", options=options)
+    goal = {"position": np.array([3.0, 0.0, 0.0])}
+    held = state(held_object=0, ee_pos=[2.9, 0, 0], object_pos=[2.9, 0.0, 0.0])
+    left = state(ee_pos=[2.9, 0.0, 0.0], object_pos=[2.9, 0.0, 0.0])
+    assert judge(task, held, left, **goal).reward[0] == pytest.approx(5.0 - 0.01)
+    again = judge(task, left, left, **goal)  # it was let go before
+    assert again.reward[0] == pytest.approx(-0.01)
+    stopped = judge(task, held, held, YES, **goal)
+    assert not stopped.terminated[0] and stopped.reward[0] == pytest.approx(-1.0 - 0.01)
