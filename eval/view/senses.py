@@ -76,9 +76,12 @@ class Senses:
         before, self._here = self._here, pose
         goal = stack_goals([self._row], pose)
         steps = np.full(1, self._steps)
-        told = self._skill.told if isinstance(self._skill, LearnedSkill) else np.zeros((1, 3))
+        told, seen = np.zeros((1, 3)), None
+        if isinstance(self._skill, LearnedSkill):
+            told = self._skill.told
+            seen = None if self._skill.seen is None else self._skill.seen.read(pose)
         past = before, steps, told
-        return View(state, goal, far.geodesic, None, scan, far.course, *past)
+        return View(state, goal, far.geodesic, None, scan, far.course, *past, seen)
 
     def _read(self, view: View) -> Look:
         assert self._task is not None

@@ -52,6 +52,11 @@ class FailedStarts:
         self._under_way[env_id], self._fresh[env_id] = seed, not again
         return seed
 
+    def take(self, env_id: int, seed: int) -> int:
+        """Return a seed that was asked for: it begins in a world, whatever waits."""
+        self._under_way[env_id], self._fresh[env_id] = seed, True
+        return seed
+
     def note(self, env_ids: Sequence[int], success: Sequence[bool]) -> None:
         """Take how the episodes of some worlds have ended."""
         if not self.share:

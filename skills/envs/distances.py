@@ -11,7 +11,7 @@ from array_api_compat import array_namespace, device
 
 from skills.tasks.base import Task
 from skills.tasks.course import Course
-from skills.tasks.sensors import WAY
+from skills.tasks.sensors import shows_course
 from skills.tasks.state import GoalRow
 from tpsrl.errors import UserError, nearest
 from tpsrl.geometry.arrays import Array
@@ -142,7 +142,7 @@ def distance_source(task: Task, num_envs: int) -> DistanceSource:
         known = nearest(kind, [name for name in makers if name])
         raise UserError(f"the option needs_geodesic has no value '{kind}'{known}")
     source = makers[kind]()
-    if WAY in task.sensors and kind != "course":
+    if shows_course(task.sensors) and kind != "course":
         return CourseBeside(source, CourseDistances(task, num_envs))
     return source
 

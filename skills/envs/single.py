@@ -57,7 +57,7 @@ class SkillEnv(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
         super().reset(seed=seed)
         wanted = check_options(options, ("seed",)).get("seed")
         drawn = int(self.np_random.integers(2**31)) if wanted is None else int(wanted)
-        self.worlds.start([0], [drawn])
+        self.worlds.start([0], [drawn], exact=wanted is not None)
         return self._observe(), self._info(None)
 
     def step(

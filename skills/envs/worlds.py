@@ -15,7 +15,7 @@ from skills.envs.distances import distance_source
 from skills.envs.plain import plain, whole
 from skills.interface import SkillCall
 from skills.tasks.base import NOWHERE, Progress, Task
-from skills.tasks.course import fan_of
+from skills.tasks.course import with_way
 from skills.tasks.handoff import HandoffStart, apply_start
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
@@ -114,14 +114,20 @@ class SkillWorlds:
         self._steps: Array | None = None
         self._told: Array | None = None
 
-    def start(self, env_ids: Sequence[int], seeds: Sequence[int]) -> None:
+    def start(self, env_ids: Sequence[int], seeds: Sequence[int], exact: bool = False) -> None:
         """Begin episodes in some worlds, each decided by its seed, or by one that failed before.
+
+        Args:
+            env_ids: which worlds.
+            seeds: one a world.
+            exact: by these seeds, whatever failed before.
 
         Raises:
             UserError: no start state was found in many episodes.
         """
         for env_id, seed in zip(env_ids, seeds, strict=True):
-            drawn = self._failed.draw(env_id, int(seed))
+            choose = self._failed.take if exact else self._failed.draw
+            drawn = choose(env_id, int(seed))
             self._rows[env_id] = self._start_one(env_id, drawn)
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
@@ -251,7 +257,7 @@ class SkillWorlds:
         """
         row = self._rows[env_id]
         if row.fan is None:
-            row = dataclasses.replace(row, fan=fan_of(self.sim, env_id, self.task.about(row)))
+            row = with_way(self.sim, env_id, row, self.task.about(row))
         pose = host(self.sim.state().base_pose)[env_id]
         return float(self.task.course(self.sim, env_id, row).look(pose[:2])[0])
 

@@ -17,7 +17,7 @@ from skills.learned.restless import Restless
 from skills.tasks.base import Task
 from skills.tasks.scan import scan_for
 from skills.tasks.seen import PIXELS, SeenWays, sees_way
-from skills.tasks.sensors import DEPTH, WAY, observe
+from skills.tasks.sensors import DEPTH, observe, shows_course
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
 from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
@@ -34,6 +34,7 @@ class LearnedSkill(Skill):
     Attributes:
         task: of the policy.
         told: (n, 3) what grip and base were told in the last step, in [-1, 1].
+        seen: the map that its policy keeps, if it does.
     """
 
     privileged = False
@@ -66,18 +67,18 @@ class LearnedSkill(Skill):
         self._before: np.ndarray | None = None
         self._steps, self.told = 0, np.zeros((sim.num_envs, 3))
         self._first_resting = self._view(sim).resting
-        shown = WAY in self.task.sensors
+        shown = shows_course(self.task.sensors)
         self._course = self.task.course(sim, env_id, self._row) if shown else None
         self._check_depth(sim)
-        self._seen = SeenWays(sim.num_envs) if sees_way(self.task.sensors) else None
-        if self._seen is not None:
+        self.seen = SeenWays(sim.num_envs) if sees_way(self.task.sensors) else None
+        if self.seen is not None:
             pose = np.asarray(sim.state().base_pose)[env_id]
-            self._seen.begin(env_id, pose, self.task.about(self._row))
+            self.seen.begin(env_id, pose, self.task.about(self._row))
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
         """See :meth:`Skill.act`."""
-        if self._seen is not None:
-            self._seen.look(sim.state(), sim.depth(), [env_id])
+        if self.seen is not None:
+            self.seen.look(sim.state(), sim.depth(), [env_id])
         view = self._view(sim, scanned=True)
         self._before = np.asarray(view.state.base_pose)
         self._steps += 1
@@ -116,20 +117,28 @@ class LearnedSkill(Skill):
         steps = np.full(sim.num_envs, self._steps)
         past = {"before": before, "steps": steps, "told": self.told}
         seen = None
-        if scanned and self._seen is not None:
-            seen = self._seen.read(np.asarray(state.base_pose))
+        if scanned and self.seen is not None:
+            seen = self.seen.read(np.asarray(state.base_pose))
         return View(state, rows, scan=scan, course=course, **past, seen=seen)
 
     def _check_depth(self, sim: Simulator) -> None:
         shown = self._policy.observations.get(DEPTH)
         if shown is None and not sees_way(self.task.sensors):
             return
-        wanted, seen = PIXELS if shown is None else shown[0], np.shape(sim.depth())[1]
+        wanted, seen = PIXELS if shown is None else shown[0], _pixels_of(sim)
         if seen != wanted:
             raise UserError(
                 f"the policy of '{self.name}' needs a depth picture of {wanted} pixels, the"
-                f" simulator renders {seen}; give the simulator depth={wanted}."
+                f" simulator renders {seen or 'none'}; give the simulator depth={wanted}."
             )
+
+
+def _pixels_of(sim: Simulator) -> int:
+    """Return the pixels along the side of its depth picture, 0 for none."""
+    try:
+        return int(np.shape(sim.depth())[1])
+    except UserError:
+        return 0
 
 
 def _task_of(card: Card, policy: NumpyPolicy) -> Task:

@@ -12,10 +12,10 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.around import with_surroundings
-from skills.tasks.course import Course, fan_of
+from skills.tasks.course import Course, with_way
 from skills.tasks.goals import object_goal
-from skills.tasks.outlines import door_before, open_parts
-from skills.tasks.sensors import WAY
+from skills.tasks.outlines import door_before
+from skills.tasks.sensors import shows_course
 from skills.tasks.starts import Spawn, Start
 from skills.tasks.state import CAUSE, GoalRow, Outcome, View
 from tpsrl.episodes.types import Episode
@@ -207,18 +207,17 @@ class Task(ABC, Generic[P]):
         point, place = self.about(row), self.carrier(row)
         if self.shows_way:
             door = door_before(sim, env_id, point)
-            row = replace(row, fan=fan_of(sim, env_id, point), door=door)
+            row = replace(with_way(sim, env_id, row, point), door=door)
         return with_surroundings(sim, env_id, row, point, place, self.sensors)
 
     @property
     def shows_way(self) -> bool:
         """Whether a way to the goal is observed or rewarded."""
-        return WAY in self.sensors or self.needs_geodesic == "course"
+        return shows_course(self.sensors) or self.needs_geodesic == "course"
 
     def course(self, sim: Simulator, env_id: int, goal: GoalRow) -> Course:
         """Return the way to where the robot can reach what a use of the skill is about."""
-        parts = () if goal.fan is None else open_parts(sim, env_id)
-        return Course(sim.scene(env_id), self.about(goal), goal.fan, parts)
+        return Course(sim.scene(env_id), self.about(goal), goal.fan, goal.parts)
 
     def about(self, goal: GoalRow) -> np.ndarray:
         """Return the (3,) point that a use of the skill is about."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from skills.tasks.state import View
+from skills.tasks.outlines import open_parts
+from skills.tasks.state import GoalRow, View
 from skills.tasks.travel import RESOLUTION, Pace, SpeedMap, nearest_known
 from tpsrl.geometry.arrays import Array, wrap
 from tpsrl.geometry.tables import read_between
@@ -125,6 +127,16 @@ def fan_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
     angles = 2.0 * np.pi * np.arange(FAN) / FAN
     rays = np.stack([np.cos(angles), np.sin(angles), np.zeros(FAN)], axis=1)
     return np.array([sim.cast(eye[None], ray, env_id)[0] for ray in rays])
+
+
+def with_way(sim: Simulator, env_id: int, row: GoalRow, point: np.ndarray) -> GoalRow:
+    """Return a goal that knows what decides the way to its (3,) point in the present state.
+
+    Raises:
+        UserError: the engine casts no rays.
+    """
+    fan, parts = fan_of(sim, env_id, point), tuple(open_parts(sim, env_id))
+    return replace(row, fan=fan, parts=parts)
 
 
 def _before(

@@ -9,9 +9,8 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
-from skills.tasks.course import EVERYWHERE, Course, fan_of
+from skills.tasks.course import EVERYWHERE, Course, with_way
 from skills.tasks.goals import front_point, handle_goal, object_goal
-from skills.tasks.outlines import open_parts
 from skills.tasks.starts import NoStartError, Spawn, Start, draw_target, free_poses
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import ARRIVED, FACING, ROBOT_AT
@@ -91,12 +90,11 @@ class NavigateTask(Task[NavigateProgress]):
             row = handle_goal(sim, env_id, call.joint)
             if call.place == "front":
                 row = replace(row, position=front_point(sim, env_id, call.joint))
-        return replace(row, fan=fan_of(sim, env_id, row.position)) if self.shows_way else row
+        return with_way(sim, env_id, row, row.position) if self.shows_way else row
 
     def course(self, sim: Simulator, env_id: int, goal: GoalRow) -> Course:
         """Return the way to where the goal can be reached, from anywhere."""
-        parts = open_parts(sim, env_id)
-        return Course(sim.scene(env_id), goal.position, goal.fan, parts, EVERYWHERE)
+        return Course(sim.scene(env_id), goal.position, goal.fan, goal.parts, EVERYWHERE)
 
     def stop_counts(self, view: View) -> Array:
         """It counts where a plan takes the robot to be at its goal (VER, appendix B)."""

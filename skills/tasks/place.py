@@ -66,7 +66,8 @@ class PlaceTask(Task[PlaceProgress]):
         """See :meth:`Task.start_state`: near the goal, facing it; a shut container is opened."""
         call = SkillCall(self.name, target=draw_target(sim, env_id, rng, self.name))
         row = self.goal_for(sim, env_id, call)
-        open_around(sim, env_id, self.about(row))
+        if open_around(sim, env_id, self.about(row)):
+            row = self.goal_for(sim, env_id, call)  # the way leads around the door
         pose = put_near(sim, env_id, rng, self.about(row)[:2], spawn)
         sim.snap_object(row.target, env_id)
         return Start(replace(row, start_pose=pose), call)

@@ -90,9 +90,9 @@ class RearrangeTask(Task[RearrangeProgress]):
     ) -> Start:
         """Begin as Pick or Place does, as likely the one as the other."""
         holding = bool(rng.random() < 0.5)
-        point = row.position if holding else row.object_start
-        if open_around(sim, env_id, point):
+        if open_around(sim, env_id, row.position if holding else row.object_start):
             row = self.goal_for(sim, env_id, call)  # the drawer may have taken it along
+        point = row.position if holding else row.object_start
         pose = put_near(sim, env_id, rng, point[:2], "hab")
         if holding:
             sim.snap_object(row.target, env_id)

@@ -122,6 +122,8 @@ class GoalRow:
     Attributes:
         fan: from where the goal can be reached, see :func:`skills.tasks.course.fan_of`; ``None``
             where no way to it is looked for.
+        parts: (4, 2) outlines of drawers and doors that stood open when the skill began, around
+            which that way leads.
     """
 
     target: int = -1
@@ -142,6 +144,7 @@ class GoalRow:
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
     door: np.ndarray = field(default_factory=lambda: np.zeros(4))
     fan: np.ndarray | None = None
+    parts: tuple[np.ndarray, ...] = ()
 
 
 def goal_columns(rows: Sequence[GoalRow]) -> dict[str, np.ndarray]:

@@ -167,6 +167,17 @@ def test_one_skill_alone_and_back(desk: Desk) -> None:
     assert player.report().plan
 
 
+def test_the_senses_of_learned_skills_are_shown_with_the_map_that_they_keep() -> None:
+    shown = Desk(ViewConfig(scenario="tidy_house", agent="tpsrl", port=18093, paused=True))
+    try:
+        shown.player.open(0)
+        ahead(shown, 3)
+        looks = shown.player.source.looks
+        assert len(looks) == 4 and np.isfinite(looks[-1]["seen_way"]).all()
+    finally:
+        shown.close()
+
+
 def test_a_recorded_episode_runs_again_live(tmp_path: Path) -> None:
     words = ["scenario=rearrange_easy", "goal=I want fresh air", "seed=3", "max_steps=40"]
     common = ["episodes=2", "workers=1", f"out={tmp_path}"]

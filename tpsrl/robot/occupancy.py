@@ -168,10 +168,7 @@ def _count(
 
 @compiled_later
 def _clear(score: np.ndarray) -> np.ndarray:
-    """Return the distance of cells to the nearest occupied one, m: that of a chamfer.
-
-    It has a border of one cell: (k + 2, k + 2) float32.
-    """
+    """Return the (k, k) float32 distance of cells to the nearest occupied one, m, by a chamfer."""
     side = len(score)
     far = np.full((side + 2, side + 2), np.float32(_FAR))
     straight, slant = np.float32(CELL), np.float32(1.4 * CELL)
@@ -233,7 +230,8 @@ def _sweep(time: np.ndarray, slow: np.ndarray) -> None:
     """Solve the eikonal equation by sweeps in four orders (Zhao 2005, section 2).
 
     Args:
-        time: (k, k) float32, 0 where ways end and ``_FAR`` elsewhere and along the border.
+        time: (k, k) float32, what is left where ways end, and ``_FAR`` elsewhere and along the
+            border.
         slow: (k, k) float32, time that a cell costs.
     """
     side = len(time)

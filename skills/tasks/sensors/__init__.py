@@ -9,10 +9,10 @@ from skills.tasks.sensors.registry import (
     DEPTH,
     PICTURES,
     SENSORS,
-    WAY,
     Sensor,
     observe,
     sensor,
+    shows_course,
 )
 
 __all__ = [
@@ -20,12 +20,12 @@ __all__ = [
     "DEPTH",
     "PICTURES",
     "SENSORS",
-    "WAY",
     "Sensor",
     "body",
     "handles",
     "objects",
     "observe",
     "sensor",
+    "shows_course",
     "ways",
 ]

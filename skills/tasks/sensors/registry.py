@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from skills.tasks.state import View
 from tpsrl.geometry.arrays import Array
 
-DEPTH, WAY = "head_depth", "way"
+DEPTH = "head_depth"
+COURSE = ("way", "way_gap")
+"""Sensors that are read from the course."""
 COLOUR = {"head_rgb": "head", "third_rgb": "third_person"}
 """Colour picture -> camera of the engine that takes it."""
 PICTURES = (DEPTH, *COLOUR)
@@ -39,6 +41,11 @@ def sensor(size: int, *aliases: str) -> Callable[[Callable[[View], Array]], Any]
         return read
 
     return enter
+
+
+def shows_course(sensors: Iterable[str]) -> bool:
+    """Tell whether one of these sensors is read from the course."""
+    return any(name in COURSE for name in sensors)
 
 
 def observe(view: View, sensors: Sequence[str]) -> dict[str, Array]:

@@ -10,6 +10,7 @@ import pytest
 from skills.envs.again import MOST_FAILURES, FailedStarts
 from skills.envs.batch import BatchSkillEnv
 from skills.envs.config import EnvConfig
+from skills.envs.single import SkillEnv
 from tests.skills.envs.test_environments import shipped
 from tpsrl.errors import UserError
 
@@ -79,3 +80,12 @@ def test_an_environment_plays_a_failed_start_again_as_it_was():
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(UserError, match="again"):
         EnvConfig(depth=None, again=share).worlds("pick", 1, None)
+
+
+def test_a_seed_that_is_asked_for_is_played_whatever_waits():
+    made = {"depth": None, "episodes": shipped("rearrange_easy"), "options": {"horizon": 1}}
+    with contextlib.closing(SkillEnv("pick", again=0.9, **made)) as env:
+        env.reset(options={"seed": 99})
+        env.step(np.zeros(10))  # fails
+        for seed in (100, 101, 102, 103):
+            assert env.reset(options={"seed": seed})[1]["seed"] == seed

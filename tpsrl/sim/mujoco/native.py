@@ -19,7 +19,8 @@ from numba import types
 DENSE, AUTO = int(mujoco.mjtJacobian.mjJAC_DENSE), int(mujoco.mjtJacobian.mjJAC_AUTO)
 """How the rows of constraints are kept: dense where a robot that holds an object touches something,
 or the object does, and elsewhere as MuJoCo finds best. With sparse rows the Newton solver of MuJoCo
-4.0 now and then ends far from the solution there, and throws the object away."""
+4.0 now and then ends far from the solution there, and throws the object away. Whoever changes this
+has to build the rows anew before they are used."""
 
 _LIBRARY = ctypes.CDLL(mujoco._functions.__file__)
 _WORD, _NUMBER = types.intp, types.int32
@@ -32,7 +33,6 @@ def _function(name: str, *arguments: types.Type) -> Any:
     return types.ExternalFunction(name, types.void(*arguments))
 
 
-mj_step = _function("mj_step", _WORD, _WORD)
 mj_step1 = _function("mj_step1", _WORD, _WORD)
 mj_step2 = _function("mj_step2", _WORD, _WORD)
 mj_kinematics = _function("mj_kinematics", _WORD, _WORD)
