@@ -67,8 +67,12 @@ class Single:
     records: Mapping[int, dict[str, Any]]
 
 
-def read_evaluation(folder: Path) -> Chain | Single:
+def read_evaluation(folder: Path, planner: PlannerConfig | None = None) -> Chain | Single:
     """Return what a result folder was made of.
+
+    Args:
+        folder: of it.
+        planner: who proposes goals in words; ``None`` for who did.
 
     Raises:
         UserError: it holds no evaluation, or its weights or episodes are not there any more.
@@ -77,7 +81,7 @@ def read_evaluation(folder: Path) -> Chain | Single:
     if not records:
         raise UserError(f"{folder} holds no finished episode yet")
     try:
-        return _single(config, records) if "skill" in config else _chain(config, records)
+        return _single(config, records) if "skill" in config else _chain(config, records, planner)
     except KeyError as error:
         raise UserError(f"{folder}: its config.json has no {error}; give another folder") from None
 
@@ -92,7 +96,11 @@ def failed(records: Mapping[int, Mapping[str, Any]]) -> list[int]:
     ]
 
 
-def _chain(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> Chain:
+def _chain(
+    config: Mapping[str, Any],
+    records: Mapping[int, dict[str, Any]],
+    planner: PlannerConfig | None,
+) -> Chain:
     scenario = config.get("scenario_file") or config["scenario"]
     data = Path(config["data"]) if config.get("data") else None
     path = Path(config["scenes"]) if config.get("scenes") else None
@@ -111,7 +119,7 @@ def _chain(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> 
         weights=weights,
         scenes=scenes,
         goal=config.get("goal"),
-        planner=proposer_of(config),
+        planner=planner or proposer_of(config),
     )
     if spec.config.get("policies") != config.get("policies"):
         raise UserError(

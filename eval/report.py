@@ -60,8 +60,9 @@ def write_report(folder: Path) -> Path:
         StorageError: the file cannot be written.
     """
     config, found = read_folder(folder)
-    records = [record for _, record in sorted(found.items())]
     summary = read_json(folder / SUMMARY_FILE)
+    wanted = int(summary["wanted_episodes"])
+    records = [record for index, record in sorted(found.items()) if index < wanted]
     parts = [
         _head(config, summary),
         _rates(records, summary),

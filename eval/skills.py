@@ -19,7 +19,7 @@ from skills.learned.find import find_policy
 from skills.learned.inference import NumpyPolicy
 from tpsrl import options
 from tpsrl.errors import UserError
-from tpsrl.habitat.scenes import REPLICA_CAD, HabitatConfig, choose_scenes, habitat_options
+from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options, named_data
 from tpsrl.jobs.processes import all_cores
 from tpsrl.launch.config import LAUNCH, LaunchConfig
 from tpsrl.provide import find_episodes
@@ -177,8 +177,7 @@ def _engine(config: SkillEvalConfig) -> dict[str, Any]:
     if config.path is not None:
         args["path"] = str(config.path.resolve())
     if config.data is not None:
-        named = str(config.data) == REPLICA_CAD
-        args["episodes"] = REPLICA_CAD if named else str(config.data.resolve())
+        args["episodes"] = named_data(config.data)
     if config.sim == "habitat":
         args["habitat"] = habitat_options(config.habitat, config.gpu)
         args["gpu"] = args["habitat"].pop("gpu")

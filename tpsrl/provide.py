@@ -27,9 +27,9 @@ def load_scenario_episodes(
     count: int | None = None,
     workers: int = 1,
     scenes: Scenes | None = None,
-    least: int = 100,
+    least: int | None = None,
 ) -> tuple[Episode, ...]:
-    """Return the first episodes of a file, of the shipped set, or of a newly generated one.
+    """Return the first episodes of a file, or of the shipped set and what was generated after it.
 
     Args:
         scenario: name of one that ships, or the path of a YAML file.
@@ -38,7 +38,8 @@ def load_scenario_episodes(
         count: how many; ``None`` for all there are.
         workers: processes that generate.
         scenes: of a Habitat dataset; its episodes are taken and ``data`` is not looked at.
-        least: how many to generate where none ship and ``count`` is ``None``.
+        least: with ``count=None``: so many are generated where none ship, 100 without a number;
+            where some do, what was made on this machine follows them if it reaches so far.
 
     Raises:
         UserError: unreadable file, episodes of another scenario, or fewer than ``count``.
@@ -49,16 +50,30 @@ def load_scenario_episodes(
     source = data or shipped_file(rules.name, split)
     ships = not rules.file and source.exists()
     episodes = load_episodes(source).episodes if data or ships else ()
-    if data is None and len(episodes) < (count or 1):
-        count = count or least
-        source = make_episodes(rules, split, count, workers)
-        episodes = load_episodes(source).episodes
+    if data is None:
+        more, source = _more(rules, split, len(episodes), count, least, workers) or ((), source)
+        episodes = (*episodes, *more)  # those that ship stay what they are
     _check_scenario(rules.name, episodes, source)
     if data is not None:
         _check_playable(episodes[:count], source)
     if count is not None and len(episodes) < count:
         raise UserError(f"{source} holds {len(episodes)} episodes; {count} were asked for")
     return tuple(episodes[:count])
+
+
+def _more(
+    rules: Scenario, split: str, ships: int, count: int | None, least: int | None, workers: int
+) -> tuple[tuple[Episode, ...], Path] | None:
+    """Return the episodes that follow those that ship, and their file; ``None`` for none."""
+    made = _made(rules, split)
+    wanted = count or least or (0 if ships else 100)
+    if wanted <= ships:
+        return None
+    if count is None and ships:  # a number too high is a mistake, and no reason to make hundreds
+        source = made[-1][1] if made and made[-1][0] >= wanted else None
+    else:
+        source = make_episodes(rules, split, wanted, workers)
+    return None if source is None else (load_episodes(source).episodes[ships:wanted], source)
 
 
 def _of_dataset(scenes: Scenes, count: int | None) -> tuple[Episode, ...]:

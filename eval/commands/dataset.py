@@ -21,6 +21,7 @@ from tpsrl import options
 from tpsrl.episodes.habitat_json import load_episodes, save_episodes
 from tpsrl.episodes.types import EpisodeSet
 from tpsrl.errors import UserError, nearest
+from tpsrl.habitat.scenes import named_data
 from tpsrl.jobs.folder import read_folder
 from tpsrl.jobs.processes import all_cores
 from tpsrl.launch.config import LAUNCH, LaunchConfig
@@ -134,6 +135,7 @@ def _export(config: DatasetConfig) -> int:
             f"{parts} was begun with episodes={len(episodes)}; give no more, or choose another out="
         )
     described = {key: getattr(config, key) for key in ("split", "pixels", "depth", "failures")}
+    described["episode_file"] = named_data(config.episode_file)
     spec = evaluation_spec(
         scenario=config.scenario, agent=config.agent, executor=config.executor,
         max_steps=config.max_steps, seed=config.seed, depth=config.depth, weights=config.weights,
@@ -147,7 +149,8 @@ def _export(config: DatasetConfig) -> int:
     records = [r for _, r in sorted(read_folder(parts)[1].items()) if r["index"] < count]
     kept = [r for r in records if r["steps"] and (r["success"] or config.failures)]
     pack(parts, kept, out, features(config.pixels, depth), spec.config)
-    shutil.rmtree(parts)
+    if not summary["errors"]:  # else they say why
+        shutil.rmtree(parts)
     frames = sum(r["steps"] for r in kept)
     print(f"\n{out}: {len(kept)} of {count} episodes, {frames} frames")
     return code

@@ -9,7 +9,7 @@ from eval.episode import GOAL_REFUSED, EpisodeRecord
 from eval.figures import draw_stages, load_runs
 from eval.recording import MODES, RECORD
 from eval.report import write_report
-from eval.runner import evaluate, read_run, report_errors
+from eval.runner import evaluate, read_wanted, report_errors
 from eval.skills import SkillEvalConfig, evaluate_skill
 from eval.spec import evaluation_spec
 from eval.table import print_summary
@@ -18,7 +18,13 @@ from planner.chain.make import skills_in_use
 from planner.chain.problems import to_solve
 from planner.words.options import GOAL, PlannerConfig, stem
 from tpsrl import options
-from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
+from tpsrl.habitat.scenes import (
+    REPLICA_CAD,
+    HabitatConfig,
+    choose_scenes,
+    habitat_options,
+    named_data,
+)
 from tpsrl.jobs.processes import all_cores
 from tpsrl.launch.config import LAUNCH, LaunchConfig
 from tpsrl.launch.start import as_one_job
@@ -91,7 +97,8 @@ def run(overrides: list[str]) -> int:
     episodes = load_scenario_episodes(
         config.scenario, config.split, config.data, config.episodes, config.workers, scenes
     )
-    data = str(config.data.resolve()) if config.data else None
+    data = named_data(config.data)
+    own = data is not None and data != REPLICA_CAD
     spec = evaluation_spec(
         scenario=config.scenario,
         agent=config.agent,
@@ -99,7 +106,7 @@ def run(overrides: list[str]) -> int:
         engine=config.sim,
         max_steps=config.max_steps,
         seed=config.seed,
-        config={"split": None if data else config.split, "data": data},
+        config={"split": None if own else config.split, "data": data},
         weights=config.weights,
         scenes=scenes,
         habitat=habitat_options(config.habitat, config.gpu),
@@ -112,7 +119,7 @@ def run(overrides: list[str]) -> int:
     limits = (config.workers, config.attempts, config.timeout)
     summary = evaluate(spec, episodes, out, *limits, label, config.launch, config.record)
     print_summary(summary)
-    for line in _about_words(config, [record for _, record in sorted(read_run(out)[1].items())]):
+    for line in _about_words(config, [record for _, record in sorted(read_wanted(out)[1].items())]):
         print(f"\n{line}")
     figure = draw_stages(load_runs([out]), out / "stages.png")
     print(f"\n{out / 'summary.json'}\n{figure}\n{write_report(out)}")

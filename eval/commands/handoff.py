@@ -20,7 +20,7 @@ from tpsrl import options
 from tpsrl.engines import make_simulator
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
-from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
+from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options, named_data
 from tpsrl.jobs.folder import ResultFolder
 from tpsrl.jobs.pool import JobPool
 from tpsrl.jobs.processes import all_cores
@@ -85,7 +85,7 @@ def run(overrides: list[str]) -> int:
     episodes = load_scenario_episodes(
         config.scenario, config.split, config.data, config.episodes, config.workers, scenes
     )
-    data = str(config.data.resolve()) if config.data else None
+    data = named_data(config.data)
     spec = evaluation_spec(
         scenario=config.scenario,
         agent=config.agent,
@@ -149,6 +149,8 @@ def _recording(
                 if action is None:
                     break
                 sim.step(action[None])
+                if bool(sim.state().diverged[0]):
+                    break  # the engine has begun the episode anew
             starts = [start for start in recorder.starts if is_sound(start)]
             if starts:
                 write_starts(_part(folder, job.index), starts)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.again import proposer_of
+from eval.again import Single, proposer_of, read_evaluation
 from eval.recording import FOLDER, states_file
 from eval.skills import SkillEvalConfig, parts_of
 from eval.spec import evaluation_spec
@@ -52,7 +52,7 @@ class ViewConfig:
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     path: Path | None = field(default=None, metadata=options.PATH)
-    episode: int = option(0, "index of the episode to begin with", min=0)
+    episode: int | None = option(None, "index of the episode to begin with; null: the first", min=0)
     agent: str = option("tpsrl", "who acts; random: skill= only", choices=[*AGENTS, "random"])
     weights: Path | None = option(None, "weights of agent or skill; null for those shipped")
     executor: str = field(default="replan", metadata=agent_options.EXECUTOR)
@@ -96,6 +96,7 @@ class Desk:
         self.whats, self.agents = (WHOLE, *BOOK), (*AGENTS, "random")
         self.what, self.agent = config.skill or WHOLE, config.agent
         self._wanted: list[tuple[int, str]] = []
+        self._index = self._begin_with()
         source = self._first()
         with contextlib.redirect_stdout(io.StringIO()):  # its own banner
             self._server = viser.ViserServer(host=config.host, port=config.port, verbose=False)
@@ -115,8 +116,7 @@ class Desk:
 
     def start_showing(self) -> None:
         """Begin; returns at once."""
-        first = self.entries[0].index if self.entries else self.config.episode
-        self.player.start(first)
+        self.player.start(self._index)
 
     def close(self) -> None:
         """End everything."""
@@ -138,7 +138,8 @@ class Desk:
 
     def next(self) -> None:
         """Open the next episode."""
-        self.player.open(self.player.source.index + 1)
+        source = self.player.source
+        self.player.open((source.index + 1) % (source.count or source.index + 2))
         self.player.playing = True
 
     def start(self, what: str, agent: str) -> None:
@@ -197,37 +198,68 @@ class Desk:
     def _replaying(self) -> bool:
         return isinstance(self.player.source, ReplaySource)
 
+    def _begin_with(self) -> int:
+        """Return the index of the first episode to show.
+
+        Raises:
+            UserError: a result folder has no states of the one that was asked for.
+        """
+        wanted, kept = self.config.episode, [entry.index for entry in self.entries]
+        if wanted is not None and kept and wanted not in kept:
+            which = ", ".join(map(str, kept))
+            raise UserError(
+                f"episode={wanted}: {self.config.results} shows {which}; give one of these"
+            )
+        return wanted if wanted is not None else kept[0] if kept else 0
+
     def _first(self) -> Source:
-        return ReplaySource(self.entries) if self.entries else self._live(self.what, self.agent)
+        if self.entries:
+            return ReplaySource(self.entries)
+        source = self._live(self.what, self.agent)
+        if source.count is not None and self._index >= source.count:
+            source.close()
+            raise UserError(f"episode={self._index} does not exist; give 0 to {source.count - 1}")
+        return source
 
     def _live(self, what: str, agent: str) -> Source:
+        if self.config.results is not None and (what, agent) == (self.what, self.agent):
+            return self._as_measured(self.config.results)
         if what != WHOLE:
             return self._skill(what, agent)
         if agent == "random":
             raise UserError("agent=random acts in a skill alone; choose another agent")
         config, scenes = self.config, self._scenes()
+        own = agent == config.agent and config.skill is None
         spec = evaluation_spec(
             scenario=config.scenario,
             agent=agent,
             executor=config.executor,
             seed=config.seed,
-            weights=config.weights if agent == config.agent else None,
+            weights=config.weights if own else None,
             scenes=scenes,
             goal=config.goal,
             planner=config.planner,
         )
         episodes = load_scenario_episodes(
-            config.scenario, config.split, config.data, scenes=scenes, least=config.episode + 1
+            config.scenario, config.split, config.data, scenes=scenes, least=self._index + 10
         )
         return ChainSource(spec, episodes)
+
+    def _as_measured(self, folder: Path) -> Source:
+        ran = read_evaluation(folder, self.config.planner)
+        if isinstance(ran, Single):
+            return SkillSource(ran.study, self.config.seed)
+        return ChainSource(ran.spec, ran.episodes)
 
     def _skill(self, skill: str, agent: str) -> Source:
         config = self.config
         own = {"skill": skill, "agent": agent, "seed": config.seed, "split": config.split}
-        weights = config.weights if skill == config.skill else None
+        mine = skill == config.skill and agent == config.agent
+        weights = config.weights if mine else None
         asked = SkillEvalConfig(**own, weights=weights, data=config.data, path=config.path)  # type: ignore[arg-type]
-        if agent not in ("tpsrl", "scripted", "random"):
-            raise UserError(f"agent={agent} plays no skill alone; use tpsrl, scripted or random")
+        alone = ("tpsrl", "teacher", "scripted", "random")
+        if agent not in alone:
+            raise UserError(f"agent={agent} plays no skill alone; use one of {', '.join(alone)}")
         policy, env_args = parts_of(asked)
         return SkillSource(SkillStudy(own, skill, env_args, agent, policy), config.seed)
 

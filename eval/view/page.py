@@ -178,6 +178,7 @@ class Page:
         for handle in (self._object, self._thing):
             handle.options = names
         self._place.options = tuple(map(plain_name, self._desk.places)) or ("-",)
+        self._desk.clear()  # it was about other objects
         self._seek.value = 0
 
     def refresh(self, player: Player) -> None:

@@ -21,6 +21,7 @@ from planner.chain.problems import goal_problem
 from skills.envs.single import SkillEnv
 from tpsrl.episodes.types import Episode, Target
 from tpsrl.errors import UserError
+from tpsrl.provide import pick_episode
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
@@ -41,10 +42,12 @@ class Source(ABC):
         live: there may be more steps than are recorded.
         remark: how its goal in words was understood, or what is not known of the episode and how
             to see it; ``""`` for none.
+        count: how many there are, ``None`` where there is no last one.
     """
 
     recording: Recording
     live = True
+    count: int | None = None
 
     def __init__(self) -> None:
         self.looks: list[Look] = []
@@ -113,6 +116,7 @@ class ChainSource(Source):
 
     def __init__(self, spec: EvaluationSpec, episodes: Sequence[Episode]) -> None:
         super().__init__()
+        self.count = len(episodes)
         self._spec, self._episodes = spec, episodes
         self._sim: MujocoSimulator = spec.simulator.build()
         self._agent = spec.agent.build()
@@ -124,8 +128,8 @@ class ChainSource(Source):
 
     def begin(self, index: int) -> None:
         """See :meth:`Source.begin`."""
-        self.index = index % len(self._episodes)
-        episode, spec = self._episodes[self.index], self._spec
+        episode, spec = pick_episode(tuple(self._episodes), index), self._spec
+        self.index = index
         record = spec.job(self.index, episode).empty_record()
         episode = spec.begin(record, episode)
         task = spec.task.build(episode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from planner import Action, Atom, Plan, Problem, find_plan
+from planner import Action, Atom, Plan, Problem
 from planner.chain.calls import (
     Step,
     TpsrlOptions,
@@ -18,7 +18,7 @@ from planner.chain.calls import (
     wait_step,
 )
 from planner.chain.interface import AgentReport, SkillRecord
-from planner.chain.predicates import SymbolicWorld, present_problem
+from planner.chain.predicates import SymbolicWorld, plan_for, present_problem
 from planner.monitor import Monitor
 from skills.book import row_of
 from tpsrl.errors import UserError
@@ -69,7 +69,7 @@ class HabExecutor:
         self, problem: Problem, world: SymbolicWorld, report: AgentReport, options: TpsrlOptions
     ) -> None:
         self._world, self._report, self.finished = world, report, False
-        plan = find_plan(present_problem(problem, world))
+        plan, _ = plan_for(present_problem(problem, world), world)
         if plan is None:
             raise UserError(
                 f"no plan solves episode {world.grounding.episode.episode_id} of {problem.name}; "
@@ -161,6 +161,7 @@ class ReplanExecutor:
         self._before_front = False
         self._failed: int | None = None
         self._why = ""
+        self._ajar: frozenset[str] = frozenset()
 
     def next(self, last: tuple[Step, SkillRecord] | None) -> Step | None:
         """See :meth:`Executor.next`."""
@@ -279,9 +280,9 @@ class ReplanExecutor:
         self._plans += 1
         goal = self._goals()
         held = self._world.held_target()
-        plan = find_plan(self._present(goal))
+        plan = self._find_plan(goal)
         if plan is None and held is not None:
-            plan = find_plan(self._present(goal, put_back=held))
+            plan = self._find_plan(goal, put_back=held)
             if plan is None:
                 self._failures[held] += 1
                 self._plan = None
@@ -301,9 +302,16 @@ class ReplanExecutor:
         """Judge an atom as plans see it (:meth:`SymbolicWorld.state`), so that both agree."""
         if atom.name == "robot_at":
             return atom.args[0] == self._at
-        if atom.name.startswith("closed_"):
-            return not self._world.holds(Atom(atom.name.replace("closed", "opened"), atom.args))
+        kind, _, what = atom.name.partition("_")
+        if kind in ("opened", "closed"):
+            limit = "closed" if atom.args[0] in self._ajar else "opened"
+            beyond = self._world.holds(Atom(f"{limit}_{what}", atom.args)) == (limit == "opened")
+            return beyond == (kind == "opened")
         return self._world.holds(atom)
+
+    def _find_plan(self, goal: Sequence[Atom], put_back: int | None = None) -> Plan | None:
+        plan, self._ajar = plan_for(self._present(goal, put_back), self._world)
+        return plan
 
     def _present(self, goal: Sequence[Atom], put_back: int | None = None) -> Problem:
         problem = present_problem(self._base, self._world, at=self._at, put_back=put_back)

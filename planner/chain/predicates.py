@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner import Atom, Problem, State
+from planner import Atom, Plan, Problem, State, find_plan
 from planner.chain.errand import Errand
 from planner.chain.grounding import (
     START_PREFIX,
@@ -192,6 +192,33 @@ def present_problem(
         if container is not None:
             atoms.add(Atom("in", (spot, container)))
     return base.replace(init=atoms, objects=objects)
+
+
+def plan_for(problem: Problem, world: SymbolicWorld) -> tuple[Plan | None, frozenset[str]]:
+    """Plan from the present, also where a container that should be closed stands ajar.
+
+    To a plan it is closed, since what lies in it is out of reach. Where the goal is to close it and
+    the plan does not, it is planned for again as if it stood open.
+
+    Args:
+        problem: of :func:`present_problem`.
+        world: the present.
+
+    Returns:
+        The plan, ``None`` for none, and the containers that it takes to be open until they are
+        shut.
+    """
+    plan = find_plan(problem)
+    if plan is None:
+        return None, frozenset()
+    done = {atom for action in plan.actions for atom in action.add}
+    ajar = {a for a in problem.goal if a.name.startswith("closed_")} & problem.init - done
+    ajar = {atom for atom in ajar if not world.holds(atom)}
+    if not ajar:
+        return plan, frozenset()
+    opened = {Atom(atom.name.replace("closed", "opened"), atom.args) for atom in ajar}
+    plan = find_plan(problem.replace(init=(problem.init - ajar) | opened))
+    return plan, frozenset(atom.args[0] for atom in ajar)
 
 
 class HabTask:

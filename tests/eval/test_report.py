@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+from eval.figures import load_runs
 from eval.recording import states_file
 from eval.report import write_report
 from eval.runner import evaluate
@@ -47,6 +48,16 @@ def test_the_report_says_what_the_records_say(tmp_path: Path) -> None:
     assert "reached pick 1" in text and "no_stop" in text
     assert text.count("<title>pick(0)") == 3, "a bar for each skill run"
     assert "config: max_steps" in text and "commit" in text
+
+
+def test_what_was_asked_for_counts_and_not_all_that_lies_there(tmp_path: Path) -> None:
+    episodes = [episode(k, goal_step=5 if k else 99) for k in range(4)]
+    evaluate(spec(), episodes, tmp_path)
+    evaluate(spec(), episodes[:2], tmp_path)
+    text = write_report(tmp_path).read_text()
+    assert "1 of 2" in text and "3 of 4" not in text
+    (run,) = load_runs([tmp_path])
+    assert run["episodes"] == 2 and run["success"]["mean"] == 0.5
 
 
 def test_failures_have_pictures_in_the_file(tmp_path: Path) -> None:

@@ -85,6 +85,13 @@ def choose_scenes(
     return Scenes(str(path.resolve()), name, split, file, count)
 
 
+def named_data(data: Path | None) -> str | None:
+    """Return ``data=`` as results keep it: the word ``replica_cad``, or a whole path."""
+    return (
+        None if data is None else REPLICA_CAD if str(data) == REPLICA_CAD else str(data.resolve())
+    )
+
+
 def habitat_options(config: HabitatConfig, gpu: int) -> dict[str, Any]:
     """Return the keys of the command line as plain values for workers."""
     python, robot = config.python, config.robot

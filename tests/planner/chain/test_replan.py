@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from planner import load_problem
 from planner.chain.calls import TpsrlOptions
+from planner.chain.problems import hab_domain
 from tests.planner.chain.toy import (
     DRAWER,
     FRIDGE,
     groceries,
+    make_episode,
     names,
     once,
     run,
@@ -217,3 +220,37 @@ def test_replan_drops_what_cannot_be_placed():
 def test_replan_always_stops():
     _, report, _ = run(set_table(), "replan", lambda *_: "fail", limit=20000)
     assert report.extra["given_up"] == ["bowl_target|0", "fruit_target|1"]
+
+
+def to_shut(ajar):
+    """The fridge stands ajar and should be shut."""
+    described = {"name": "shut", "objects": {}, "init": ["not_holding()"], "stages": {}}
+    goal = ["closed_fridge(fridge_push_point)", "not_holding()"]
+    problem = load_problem({**described, "goal": goal}, hab_domain())
+    episode = make_episode("shut", [], [], [], {FRIDGE: ajar})
+    return episode, problem
+
+
+@pytest.mark.parametrize("executor", ["hab", "replan"])
+@pytest.mark.parametrize(
+    ("ajar", "calls"), [(0.6, ["close_fridge"]), (1.5, ["close_fridge"]), (0.1, [])]
+)
+def test_what_stands_ajar_is_shut_where_that_is_the_goal(executor, ajar, calls):
+    episode, problem = to_shut(ajar)
+    sim, _, log = run(episode, executor, problem=lambda _: problem)
+    closes = [call.skill for call, _ in log if call.skill.endswith("_fridge")]
+    assert closes == calls and abs(sim.joints[1]) < 0.15
+
+
+def test_a_door_that_was_left_ajar_is_tried_again():
+    episode, problem = to_shut(1.5)
+
+    def half(name, call, uses):
+        return (
+            (lambda sim: sim.move_joint(FRIDGE, 0.5))
+            if uses < 2 and name == "close_fridge"
+            else "ok"
+        )
+
+    sim, _, log = run(episode, "replan", half, problem=lambda _: problem)
+    assert [call.skill for call, _ in log].count("close_fridge") == 3 and sim.joints[1] == 0.0

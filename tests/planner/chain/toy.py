@@ -66,7 +66,7 @@ class ToySim(Simulator):
     def __init__(self, episode):
         self._episode = episode
         self.joints = np.array([episode.joints.get(n, 0.0) for n in self.joint_names])
-        self.objects = np.array([o.pos for o in episode.objects])
+        self.objects = np.array([o.pos for o in episode.objects]).reshape(-1, 3)
         self.base = np.array([100.0, 100.0, 0.0])
         self.held, self.handle, self.steps = -1, -1, 0
         box = np.array([[-0.4, -0.4, -0.3], [0.4, 0.4, 0.3]])
@@ -204,11 +204,14 @@ class ToySkill(Skill):
             sim.move_joint(call.joint, 0.0)
 
 
-def run(episode, executor, fate=None, limit=5000, options=None, each_step=None):
+def run(episode, executor, fate=None, limit=5000, options=None, each_step=None, problem=None):
     """Run an episode to the agent's stop; return simulator, report and skill log."""
     sim, log = ToySim(episode), []
     agent = TpsrlAgent(
-        lambda name: ToySkill(name, fate or (lambda *_: "ok"), log), executor, options=options
+        lambda name: ToySkill(name, fate or (lambda *_: "ok"), log),
+        executor,
+        problem,
+        options=options,
     )
     agent.reset(sim, 0, episode, seed=3)
     for _ in range(limit):

@@ -5,17 +5,20 @@ from __future__ import annotations
 import multiprocessing
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
 import pytest
 
 import skills.envs
-from tpsrl.episodes.habitat_json import load_episodes
+from tpsrl.episodes.habitat_json import load_episodes, save_episodes
 from tpsrl.episodes.shipped import shipped_file
+from tpsrl.episodes.types import EpisodeSet
 from tpsrl.errors import UserError
+from tpsrl.generation.parallel import fingerprint
 from tpsrl.generation.rules import load_scenario
-from tpsrl.provide import find_episodes, make_episodes
+from tpsrl.provide import find_episodes, load_scenario_episodes, make_episodes
 
 RULES = load_scenario("rearrange_easy")
 
@@ -56,3 +59,20 @@ def test_a_set_of_other_rules_is_not_used(cache: Path) -> None:
 def test_what_neither_ships_nor_was_made() -> None:
     with pytest.raises(UserError, match="'tpsrl episodes scenario=tidy_house split=wide' makes"):
         find_episodes("tidy_house", "wide")
+
+
+def test_what_ships_comes_first_and_what_is_made_follows(cache: Path) -> None:
+    ships = load_episodes(shipped_file("rearrange_easy")).episodes
+    cache.mkdir(parents=True)
+    code = fingerprint(RULES, "val", 0)
+    made = tuple(replace(ships[0], episode_id=f"made_{k}") for k in range(104))
+    save_episodes(cache / f"rearrange_easy_val_104_{code}.json.gz", EpisodeSet(made))
+
+    def names(**how: int) -> list[str]:
+        return [e.episode_id for e in load_scenario_episodes("rearrange_easy", **how)]
+
+    kept = [e.episode_id for e in ships]
+    assert names(count=103) == [*kept, "made_100", "made_101", "made_102"]
+    assert names(least=103) == names(count=103)
+    for least in (1, 100, 9999):  # a number too high makes none
+        assert names(least=least) == kept
