@@ -134,6 +134,23 @@ class Unseeded(Ragged):
         return obs + np.random.default_rng().random(3).astype(np.float32), *rest
 
 
+class Stateful(Ragged):
+    """Has a state; ``odd`` puts something into it that no checkpoint can hold."""
+
+    def __init__(self, odd: bool = False) -> None:
+        super().__init__()
+        self._odd = odd
+
+    def get_state(self) -> dict[str, Any]:
+        state = {"t": self._t, "length": np.int64(self._length), "id": self._id}
+        rng = self.np_random
+        return state | {"rng": rng if self._odd else rng.bit_generator.state}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._t, self._length, self._id = state["t"], state["length"], state["id"]
+        self.np_random.bit_generator.state = state["rng"]
+
+
 def make(kind: str = "Ragged", **kwargs: Any) -> gym.Env[Any, Any]:
     """Makes one of these environments by name."""
     return globals()[kind](**kwargs)

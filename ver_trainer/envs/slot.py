@@ -141,10 +141,12 @@ class EnvSlot:
         self._writer = ObservationWriter(self.env.observation_space)
         self._spec = describe(self.env.observation_space, self.env.action_space).action
         self._return = 0.0
+        self._begun = False
 
     def reset(self) -> None:
         """Starts the next episode and writes its first observation."""
         self.episode += 1
+        self._begun = True
         self._return = 0.0
         self.actions = []
         self._buffers["episode"][self.row] = self.episode
@@ -179,9 +181,8 @@ class EnvSlot:
         state: dict[str, Any] = {"episode": self.episode, "return": self._return}
         state["actions"] = np.array(self.actions) if self.actions else np.zeros((0,))
         inner: Any = self.env.unwrapped
-        if callable(getattr(inner, "get_state", None)) and callable(
-            getattr(inner, "set_state", None)
-        ):
+        both = all(callable(getattr(inner, name, None)) for name in ("get_state", "set_state"))
+        if both and self._begun:  # before its first reset an environment need not have a state
             state["env"] = inner.get_state()
         return state
 
