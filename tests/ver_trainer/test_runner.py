@@ -20,6 +20,7 @@ from tests.ver_trainer.envs import make
 from ver_trainer import evaluate, load_config, load_policy, train
 from ver_trainer.envs.slot import EnvFactory
 from ver_trainer.errors import ConfigError, NonFiniteError, TrainerError
+from ver_trainer.resume import capture_random, restore_random
 from ver_trainer.runner import Runner
 
 ROOT = Path(__file__).parents[2]
@@ -314,3 +315,19 @@ def test_dict_observations_and_box_actions_train(tmp_path: Path) -> None:
     values = {"env_args": {"kind": "DictEnv"}, "net.image_features": 8, "total_steps": 128,
               "net.core": "lstm", "net.core_size": 8, "net.normalize_obs": True}  # fmt: skip
     assert train(config(tmp_path, **values), make).finished
+
+
+def test_generators_of_another_device_keep_their_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator, rng = torch.Generator().manual_seed(1), np.random.default_rng(1)
+    state = capture_random(generator, rng)
+    of_gpu = torch.zeros(16, dtype=torch.uint8)
+    put: list[list[torch.Tensor]] = []
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", put.append)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for count, of_actions, expected in ((1, of_gpu, 5), (2, state["actions"], 1)):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
+        generator.manual_seed(5)
+        saved = {**state, "cuda": [of_gpu] * 2, "actions": of_actions}
+        restore_random(saved, generator, rng)
+        assert generator.initial_seed() == expected
+    assert len(put) == 1 and len(put[0]) == 2
