@@ -93,6 +93,8 @@ class Faulty(Ragged):
             return result[0], float("nan"), *result[2:]
         if self._fault == "nan_obs" and self._count == self._at:
             return np.full(3, np.nan, np.float32), *result[1:]
+        if self._fault == "nan_final" and result[3] and self._count >= self._at:
+            return np.full(3, np.nan, np.float32), *result[1:]
         return result
 
     def _claims(self) -> bool:

@@ -210,7 +210,11 @@ def new_children(before: set[psutil.Process]) -> set[psutil.Process]:
 @pytest.mark.parametrize("collector", ["inline", "workers"])
 @pytest.mark.parametrize(
     ("fault", "sentence"),
-    [("nan_reward", "reward of environment"), ("nan_obs", "observation 'obs' of environment")],
+    [
+        ("nan_reward", "reward of environment"),
+        ("nan_obs", "observation 'obs' of environment"),
+        ("nan_final", "observation 'obs' of environment"),  # of an episode that was cut
+    ],
 )
 def test_nan_from_an_environment_stops_the_run(
     collector: str, fault: str, sentence: str, tmp_path: Path

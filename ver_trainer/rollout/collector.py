@@ -244,6 +244,7 @@ class Collector:
         ended = terminated | truncated
         final = np.zeros(len(envs), np.float32)
         if truncated.any():
+            self._check_observations(envs[truncated], "final_obs/")  # the others' is not used
             final[truncated] = self._final_values(envs[truncated])
         self.storage.finish_step(envs, buffers["reward"][envs], ended, final)
         self.served[envs] += 1
@@ -288,8 +289,11 @@ class Collector:
                 f"the reward of environment {bad} is not finite: fix the environment; the last "
                 "checkpoint is kept"
             )
+        self._check_observations(envs, "obs/")
+
+    def _check_observations(self, envs: np.ndarray, prefix: str) -> None:
         for name in self._finite:
-            values = buffers[f"obs/{name}"][envs]
+            values = self.pool.buffers[prefix + name][envs]
             if not np.isfinite(values).all():
                 axes = tuple(range(1, values.ndim))
                 bad = envs[~np.isfinite(values).all(axis=axes)].tolist()
