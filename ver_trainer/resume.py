@@ -56,7 +56,7 @@ def capture(runner: Run) -> dict[str, Any]:
         state["collector"] = parts.collector.capture()
         state["storage"] = parts.storage.capture()
     if isinstance(parts.collector, Collector):
-        state["next_episodes"] = (parts.pool.buffers["episode"] + 1).tolist()
+        state["next_episodes"] = parts.pool.next_episodes()
     return state
 
 

@@ -18,7 +18,9 @@ from safetensors.torch import load_file
 
 from tests.ver_trainer.envs import make
 from ver_trainer import evaluate, load_config, load_policy, train
-from ver_trainer.envs.slot import EnvFactory
+from ver_trainer.envs.inline import InlinePool
+from ver_trainer.envs.pool import PoolOptions
+from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.errors import ConfigError, NonFiniteError, TrainerError
 from ver_trainer.resume import capture_random, restore_random
 from ver_trainer.runner import Runner
@@ -335,3 +337,25 @@ def test_generators_of_another_device_keep_their_seeds(monkeypatch: pytest.Monke
         restore_random(saved, generator, rng)
         assert generator.initial_seed() == expected
     assert len(put) == 1 and len(put[0]) == 2
+
+
+def test_a_run_stopped_in_its_first_rollout_resumes_bit_for_bit(tmp_path: Path) -> None:
+    values = {"collector": "inline", "env_args": {"kind": "Stateful"}, "total_steps": 128}
+    train(config(tmp_path / "whole", **values), make)
+    for time in range(2):  # resumed and stopped again before anything has begun
+        runner = Runner(config(tmp_path / "part", **values), make)
+        runner.signals.received = signal.SIGTERM
+        runner.parts.pool.should_stop = runner.signals.check
+        runner._stop_together = lambda: None  # in the middle of the rollout
+        assert not runner.run().finished and runner.updates == 0, time
+    train(config(tmp_path / "part", **values, resume="exact"), make)
+    assert_same(weights(tmp_path / "part", 2), weights(tmp_path / "whole", 2))
+
+
+def test_fresh_rows_go_on_with_the_episodes_they_were_given() -> None:
+    factory = EnvFactory(make)
+    options = PoolOptions(2, first_episodes=(5, 7))
+    pool = InlinePool(factory, probe(factory), options)
+    assert pool.next_episodes() == [5, 7]
+    pool.receive(None)
+    assert pool.next_episodes() == [6, 8] and pool.buffers["episode"].tolist() == [5, 7]

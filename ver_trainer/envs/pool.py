@@ -286,6 +286,10 @@ class WorkerPool:
         episodes = tuple(int(self.buffers["episode"][row]) + 1 for row in rows)
         self._start_worker(rows, episodes)
 
+    def next_episodes(self) -> list[int]:
+        """Number of the first episode of each row that is not begun yet."""
+        return next_episodes(self.options, self.buffers, [])
+
     def take_faults(self) -> list[Fault]:
         """Returns and forgets the failures since the last call; their rows start afresh."""
         faults, self.faults = self.faults, []
@@ -318,6 +322,22 @@ class WorkerPool:
     def pids(self) -> list[int]:
         """Process ids of the workers, in order of their rows."""
         return [w.pid for w in sorted(self._workers.values(), key=lambda w: w.task.rows)]
+
+
+def next_episodes(
+    options: PoolOptions, buffers: dict[str, np.ndarray], fresh: list[int]
+) -> list[int]:
+    """Number of the first episode of each row that is not begun yet.
+
+    Args:
+        options: of the pool.
+        buffers: of the pool.
+        fresh: rows that have begun none at all, so their buffers do not tell.
+    """
+    firsts = np.array(options.first_episodes or (0,) * options.num_envs)
+    found = np.maximum(buffers["episode"] + 1, firsts)  # a worker may not have begun either
+    found[fresh] = firsts[fresh]
+    return found.tolist()
 
 
 def unit_numbers(rows: np.ndarray | tuple[int, ...], size: int) -> list[int]:
