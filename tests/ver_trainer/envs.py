@@ -139,8 +139,8 @@ class Unseeded(Ragged):
 class Stateful(Ragged):
     """Has a state; ``odd`` puts something into it that no checkpoint can hold."""
 
-    def __init__(self, odd: bool = False) -> None:
-        super().__init__()
+    def __init__(self, odd: bool = False, longest: int = 9) -> None:
+        super().__init__(longest)
         self._odd = odd
 
     def get_state(self) -> dict[str, Any]:
@@ -151,6 +151,25 @@ class Stateful(Ragged):
     def set_state(self, state: dict[str, Any]) -> None:
         self._t, self._length, self._id = state["t"], state["length"], state["id"]
         self.np_random.bit_generator.state = state["rng"]
+
+
+class Counting(gym.Wrapper[Any, Any, Any, Any]):
+    """Adds to the reward how many steps it has seen: a state of its own."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        self._seen = 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = self.env.step(action)
+        self._seen += 1
+        return obs, float(reward) + self._seen, *rest
+
+
+def wrapped(how: str) -> gym.Env[Any, Any]:
+    """An environment with a state in a wrapper that has one, too."""
+    env = Stateful(longest=40)
+    return gym.wrappers.TimeLimit(env, 6) if how == "limit" else Counting(env)
 
 
 def make(kind: str = "Ragged", **kwargs: Any) -> gym.Env[Any, Any]:

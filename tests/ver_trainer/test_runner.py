@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.ver_trainer.envs import make
+from tests.ver_trainer.envs import make, wrapped
 from ver_trainer import evaluate, load_config, load_policy, train
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.envs.pool import PoolOptions
@@ -342,12 +342,12 @@ def test_generators_of_another_device_keep_their_seeds(monkeypatch: pytest.Monke
 def test_a_run_stopped_in_its_first_rollout_resumes_bit_for_bit(tmp_path: Path) -> None:
     values = {"collector": "inline", "env_args": {"kind": "Stateful"}, "total_steps": 128}
     train(config(tmp_path / "whole", **values), make)
-    for time in range(2):  # resumed and stopped again before anything has begun
+    for attempt in range(2):  # resumed and stopped again before anything has begun
         runner = Runner(config(tmp_path / "part", **values), make)
         runner.signals.received = signal.SIGTERM
         runner.parts.pool.should_stop = runner.signals.check
         runner._stop_together = lambda: None  # in the middle of the rollout
-        assert not runner.run().finished and runner.updates == 0, time
+        assert not runner.run().finished and runner.updates == 0, attempt
     train(config(tmp_path / "part", **values, resume="exact"), make)
     assert_same(weights(tmp_path / "part", 2), weights(tmp_path / "whole", 2))
 
@@ -359,3 +359,17 @@ def test_fresh_rows_go_on_with_the_episodes_they_were_given() -> None:
     assert pool.next_episodes() == [5, 7]
     pool.receive(None)
     assert pool.next_episodes() == [6, 8] and pool.buffers["episode"].tolist() == [5, 7]
+
+
+@pytest.mark.parametrize("how", ["limit", "other"])
+def test_wrappers_are_brought_back_with_an_environment_that_has_a_state(
+    how: str, tmp_path: Path
+) -> None:
+    values = {"collector": "inline", "env_args": {"how": how}, "total_steps": 192}
+    train(config(tmp_path / "whole", **values), wrapped)
+    runner = Runner(config(tmp_path / "part", **values), wrapped)
+    stop_after(runner, 2)
+    assert not runner.run().finished
+    train(config(tmp_path / "part", **values, resume="exact"), wrapped)
+    assert_same(weights(tmp_path / "part", 3), weights(tmp_path / "whole", 3))
+    assert strip(tmp_path / "part" / "metrics.jsonl") == strip(tmp_path / "whole" / "metrics.jsonl")
