@@ -23,7 +23,10 @@ class InlinePool:
 
     Attributes:
         slots: the environments, one for each unit of ``unit_size`` rows.
+        waits: whether results come later than they are asked for.
     """
+
+    waits = False
 
     def __init__(self, factory: EnvFactory, spec: EnvSpec, options: PoolOptions) -> None:
         self.options = options

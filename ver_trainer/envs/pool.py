@@ -80,7 +80,10 @@ class WorkerPool:
         unit_size: rows that step together.
         faults: failures not yet taken by :meth:`take_faults`.
         fault_count: failures so far.
+        waits: whether results come later than they are asked for.
     """
+
+    waits = True
 
     def __init__(self, factory: EnvFactory, spec: EnvSpec, options: PoolOptions) -> None:
         self.options = options
@@ -101,6 +104,7 @@ class WorkerPool:
         self._starting: set[int] = set()  # units
         self._ready: deque[int] = deque()  # units
         self._checked = time.monotonic()
+        self._closed = False
         self._start_nursery(factory)
         step = options.envs_per_worker
         for first in range(0, self.num_envs, step):
@@ -312,11 +316,11 @@ class WorkerPool:
                 self._nursery.wait()
         for worker in self._workers.values():
             _kill(worker.pid)
-        if self._workers:
+        if not self._closed:
             os.close(self._ready_in)
             os.close(self._ready_out)
             self.block.close()
-        self._workers = {}
+        self._workers, self._closed = {}, True
 
     @property
     def pids(self) -> list[int]:
