@@ -373,3 +373,42 @@ def test_wrappers_are_brought_back_with_an_environment_that_has_a_state(
     train(config(tmp_path / "part", **values, resume="exact"), wrapped)
     assert_same(weights(tmp_path / "part", 3), weights(tmp_path / "whole", 3))
     assert strip(tmp_path / "part" / "metrics.jsonl") == strip(tmp_path / "whole" / "metrics.jsonl")
+
+
+def test_periodic_evaluation_keeps_to_the_limits_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[PoolOptions] = []
+
+    class Pool(InlinePool):
+        def __init__(self, factory, spec, options) -> None:
+            super().__init__(factory, spec, options)
+            made.append(options)
+
+    monkeypatch.setattr("ver_trainer.evaluation.InlinePool", Pool)
+    limits = {"step_timeout": 7.0, "start_timeout": 8.0, "max_faults": 3, "worker_nice": 2}
+    values = {"collector": "inline", "total_steps": 64, "log.eval_interval": 1}
+    train(config(tmp_path, **values, **{f"collect.{k}": v for k, v in limits.items()}), make)
+    (options,) = made
+    assert options.seed == 1_000_000 and options.first_episodes == ()
+    found = (options.step_timeout, options.start_timeout, options.max_faults, options.nice)
+    assert found == (7.0, 8.0, 3, 2)
+
+
+def test_a_signal_during_the_evaluation_ends_it(tmp_path: Path) -> None:
+    values = {"collector": "inline", "total_steps": 128, "log.eval_interval": 1}
+    values |= {"log.eval_episodes": 100_000, "log.interval": 1}
+    runner = Runner(config(tmp_path, **values), make)
+    update = runner.parts.learner.update
+
+    def then_signal(*args, **kwargs):
+        found = update(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return found
+
+    runner.parts.learner.update = then_signal
+    begin = time.monotonic()
+    assert not runner.run().finished and runner.updates == 1
+    assert time.monotonic() - begin < 4  # all of its episodes take minutes
+    assert len(strip(tmp_path / "metrics.jsonl")) == 1  # the record of the update is there
+    assert weights(tmp_path, 1)
