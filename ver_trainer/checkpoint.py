@@ -25,26 +25,62 @@ from torch import Tensor
 
 from ver_trainer.digests import FORMAT, SUMS, write_hashed
 from ver_trainer.distributed.group import Group
-from ver_trainer.errors import CheckpointError, DamagedError, StorageError, TrainerError
+from ver_trainer.errors import (
+    CheckpointError,
+    ConfigError,
+    DamagedError,
+    StorageError,
+    TrainerError,
+)
 from ver_trainer.files import replacing, sync, write_json, writing
 from ver_trainer.finding import WEIGHTS, CheckpointFolder, resolve_weights
 
 _STATE_KEYS = {"steps", "seconds", "fault_count", "learner", "episodes", "random", "exact"}
+_PLAIN = (type(None), bool, int, float, str, bytes)
 
 
-def pack_state(value: Any) -> Any:
-    """Replaces NumPy arrays and scalars by what ``torch.load(weights_only=True)`` accepts."""
-    if isinstance(value, np.ndarray):
+def pack_state(value: Any, where: str = "") -> Any:
+    """Replaces NumPy arrays and scalars by what ``torch.load(weights_only=True)`` accepts.
+
+    Args:
+        value: the state, or a part of it.
+        where: keys that lead to this part, for the message.
+
+    Raises:
+        ConfigError: for a type that would be written and could never be read again.
+    """
+    kind = type(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
         return {"__array__": torch.from_numpy(np.ascontiguousarray(value)), "shape": value.shape}
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
+        return pack_state(value.item(), where)
     if isinstance(value, dict):
-        return {key: pack_state(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(pack_state(item) for item in value)
-    if isinstance(value, int) and abs(value) >= 2**63:
+        return {
+            key if type(key) in _PLAIN else pack_state(key, where): pack_state(
+                item, f"{where}.{key}" if where else str(key)
+            )
+            for key, item in value.items()
+        }
+    if kind in (list, tuple, torch.Size):
+        return kind(pack_state(item, f"{where}[{i}]") for i, item in enumerate(value))
+    if kind is int and abs(value) >= 2**63:
         return {"__integer__": str(value)}
+    # Of a class derived from one of these the class itself would be pickled.
+    if kind not in _PLAIN and not isinstance(value, Tensor):
+        raise _unsupported(value, where)
     return value
+
+
+def _unsupported(value: Any, where: str) -> ConfigError:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if isinstance(value, np.ndarray):
+        kind += f" of {value.dtype}"
+    givers = {"pool": "the environment's get_state()", "storage": "capture() of the storage"}
+    giver = givers.get(where.partition(".")[0], "state_dict() of the algorithm")
+    return ConfigError(
+        f"{giver} returns a {kind} ('{where}'), which no checkpoint can hold: let it return only "
+        "None, bool, int, float, str, bytes, tensors, arrays of numbers, lists, tuples and dicts"
+    )
 
 
 def unpack_state(value: Any) -> Any:
@@ -122,6 +158,7 @@ class CheckpointManager(CheckpointFolder):
             group: all ranks call this together.
 
         Raises:
+            ConfigError: for a state of a type that could not be read again.
             StorageError: on every rank, if one of them cannot write; earlier checkpoints stay.
         """
         final = self.folder / f"update_{update:09d}"

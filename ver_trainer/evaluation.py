@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ def evaluate(
     workers: bool = True,
     info_keys: tuple[str, ...] = ("success", "is_success"),
     video: Path | None = None,
+    limits: PoolOptions | None = None,
+    should_stop: Callable[[], None] | None = None,
 ) -> EvaluationResult:
     """Evaluates a policy over episodes with seeds of their own.
 
@@ -61,14 +64,29 @@ def evaluate(
         workers: use processes.
         info_keys: entries of the last ``info`` to keep.
         video: folder for a video of the first episode of every environment.
+        limits: whose time limits, number of faults and niceness hold for these environments too.
+        should_stop: called while waiting for environments; what it raises ends the evaluation.
+
+    Raises:
+        WorkerFailure: after too many faults.
     """
     num_envs = min(num_envs, episodes)
     if video is not None:
         target = partial(with_video_of, factory.target, str(video))
         factory = EnvFactory(target, factory.kwargs, factory.preload)
-    options = PoolOptions(num_envs, seed=seed, info_keys=info_keys)
+    options = replace(
+        limits or PoolOptions(num_envs),
+        num_envs=num_envs,
+        envs_per_worker=1,
+        seed=seed,
+        seed_offset=0,
+        info_keys=info_keys,
+        first_episodes=(),
+    )
     kind = WorkerPool if workers else InlinePool
     pool = kind(factory, policy.acting_spec, options)  # the critic stays out of it
+    if should_stop is not None:
+        pool.should_stop = should_stop
     try:
         return _run(policy, pool, -(-episodes // num_envs), deterministic, seed, info_keys)
     finally:

@@ -56,7 +56,7 @@ def capture(runner: Run) -> dict[str, Any]:
         state["collector"] = parts.collector.capture()
         state["storage"] = parts.storage.capture()
     if isinstance(parts.collector, Collector):
-        state["next_episodes"] = (parts.pool.buffers["episode"] + 1).tolist()
+        state["next_episodes"] = parts.pool.next_episodes()
     return state
 
 
@@ -152,12 +152,17 @@ def capture_random(generator: torch.Generator, rng: np.random.Generator) -> dict
 def restore_random(
     state: dict[str, Any], generator: torch.Generator, rng: np.random.Generator
 ) -> None:
-    """Inverse of :func:`capture_random`."""
+    """Inverse of :func:`capture_random`.
+
+    Generators of another kind of device, or of another number of GPUs, keep their fresh seeds.
+    """
     random.setstate((3, tuple(state["python"]), state["python_gauss"]))
     kind, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((kind, keys, position, has_gauss, cached))
     torch.set_rng_state(state["torch"])
-    if state["cuda"] and torch.cuda.is_available():
+    if state["cuda"] and len(state["cuda"]) == torch.cuda.device_count():
         torch.cuda.set_rng_state_all(state["cuda"])
-    generator.set_state(state["actions"])
+    # Kinds of devices differ in how long a generator's state is.
+    if len(state["actions"]) == len(generator.get_state()):
+        generator.set_state(state["actions"])
     rng.bit_generator.state = state["mini_batches"]

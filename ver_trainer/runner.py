@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import itertools
@@ -294,7 +295,8 @@ class Runner:
         self.episodes.extend(interleave(group.gather(stats.episodes)))
         self._report_faults(stats)
         if log.eval_interval and self.updates % log.eval_interval == 0:
-            self._evaluate()
+            with contextlib.suppress(Interrupted):  # the loop sees the signal, with all ranks
+                self._evaluate()
             if self.episodes.best_by() == "eval":
                 self._save(None)  # what was measured is what is kept
         if self.updates % log.interval == 0:
@@ -353,6 +355,8 @@ class Runner:
             workers=self.config.collector == "workers",
             info_keys=tuple(self.config.info_keys),
             video=video,
+            limits=parts.pool.options,
+            should_stop=self.signals.check,
         ).summary()
         self._eval_score = result.get("success", result["return"])
         record = {f"eval/{name}": value for name, value in result.items()}

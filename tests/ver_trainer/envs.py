@@ -93,6 +93,8 @@ class Faulty(Ragged):
             return result[0], float("nan"), *result[2:]
         if self._fault == "nan_obs" and self._count == self._at:
             return np.full(3, np.nan, np.float32), *result[1:]
+        if self._fault == "nan_final" and result[3] and self._count >= self._at:
+            return np.full(3, np.nan, np.float32), *result[1:]
         return result
 
     def _claims(self) -> bool:
@@ -132,6 +134,42 @@ class Unseeded(Ragged):
     def step(self, action: int) -> Any:
         obs, *rest = super().step(action)
         return obs + np.random.default_rng().random(3).astype(np.float32), *rest
+
+
+class Stateful(Ragged):
+    """Has a state; ``odd`` puts something into it that no checkpoint can hold."""
+
+    def __init__(self, odd: bool = False, longest: int = 9) -> None:
+        super().__init__(longest)
+        self._odd = odd
+
+    def get_state(self) -> dict[str, Any]:
+        state = {"t": self._t, "length": np.int64(self._length), "id": self._id}
+        rng = self.np_random
+        return state | {"rng": rng if self._odd else rng.bit_generator.state}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._t, self._length, self._id = state["t"], state["length"], state["id"]
+        self.np_random.bit_generator.state = state["rng"]
+
+
+class Counting(gym.Wrapper[Any, Any, Any, Any]):
+    """Adds to the reward how many steps it has seen: a state of its own."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        self._seen = 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = self.env.step(action)
+        self._seen += 1
+        return obs, float(reward) + self._seen, *rest
+
+
+def wrapped(how: str) -> gym.Env[Any, Any]:
+    """An environment with a state in a wrapper that has one, too."""
+    env = Stateful(longest=40)
+    return gym.wrappers.TimeLimit(env, 6) if how == "limit" else Counting(env)
 
 
 def make(kind: str = "Ragged", **kwargs: Any) -> gym.Env[Any, Any]:

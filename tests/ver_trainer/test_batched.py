@@ -112,3 +112,33 @@ def test_broken_reward_is_named(tmp_path: Path) -> None:
     runner = Runner(config(tmp_path, env_args={"broken": True}), Worlds)
     with pytest.raises(NonFiniteError, match="reward of worlds"):
         runner.run()
+
+
+class Broken(Worlds):
+    """One observation is NaN: of a step, or the last one of an episode that was cut."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    def reset(self, seed: int) -> Any:
+        obs, info = super().reset(seed)
+        return ({"t": obs["t"] * np.nan} if self.where == "reset" else obs), info
+
+    def step(self, action: torch.Tensor) -> Any:
+        obs, *rest, info = super().step(action)
+        if self.where == "step":
+            obs["t"][4] = np.nan
+        if self.where == "final":
+            info["final_obs"]["t"][3:] = np.nan  # world 3 terminates, 4 is cut
+        return obs, *rest, info
+
+
+@pytest.mark.parametrize(("where", "worlds"), [("reset", "0, 1"), ("step", "4"), ("final", "4")])
+def test_broken_observation_is_named(where: str, worlds: str, tmp_path: Path) -> None:
+    with pytest.raises(NonFiniteError, match=rf"observation of worlds \[{worlds}"):
+        train(config(tmp_path / "checked", env_args={"where": where}), Broken)
+    collector = build(
+        config(tmp_path, env_args={"where": where}, **{"collect.check_finite": False}), Broken
+    ).collector
+    assert collector._finite({"t": torch.tensor([[np.nan]])}).all()

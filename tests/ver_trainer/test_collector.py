@@ -14,7 +14,7 @@ from tests.ver_trainer.envs import make
 from ver_trainer.config import NetConfig, PPOConfig, load_config
 from ver_trainer.distributed.preemption import best_duration
 from ver_trainer.envs.inline import InlinePool
-from ver_trainer.envs.pool import PoolOptions, WorkerPool
+from ver_trainer.envs.pool import Fault, PoolOptions, WorkerPool
 from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.nets.policy import make_policy
 from ver_trainer.rollout.batch import Rollout
@@ -268,3 +268,33 @@ def test_step_times_foretell_the_time_of_a_rollout(per_worker: int) -> None:
 )
 def test_policies_with_memory_wait_for_the_new_weights(words: list[str], replays: bool) -> None:
     assert collect_rules(load_config(words)).replay is replays
+
+
+def test_the_first_result_of_a_new_process_is_kept_while_another_is_replaced() -> None:
+    collector = build(0)
+    collector.collect()
+    collector.storage.after_update()
+    collector._ready = [0, 2]  # results from before the faults
+    faults = [Fault((0,), "died", ""), Fault((1,), "died", "")]
+    collector.pool.receive = lambda left: [0, 3, 4]  # the one of 0 comes from its new process
+    collector.pool.take_faults = lambda: [faults.pop(0) for _ in range(len(faults))]
+    collector.rules = CollectRules(False, False, False, 4, 5)
+    collector._pending = np.zeros(0, np.int64)
+    assert sorted(collector._wait().tolist()) == [0, 2, 3, 4]
+
+
+def test_inline_collection_does_not_depend_on_the_clock() -> None:
+    """Results left over are fewer than a batch: the others come before the next inference."""
+    factory = EnvFactory(make)
+    spec = probe(factory)
+    pool = InlinePool(factory, spec, PoolOptions(4))
+    policy = make_policy(spec, NetConfig(mlp=[8]))
+    storage = RolloutStorage(spec, 4, 16, policy.state_size)
+    rules = CollectRules(False, False, False, 2, 4)
+    device = torch.device("cpu")
+    collector = Collector(pool, storage, policy, rules, torch.Generator(), device)
+    pool.receive(None)
+    pool.send(np.arange(3))
+    collector._ready = [3]
+    collector._inference_seconds = 0.0  # patience is over at once, as on a busy machine
+    assert len(collector._wait()) == 4

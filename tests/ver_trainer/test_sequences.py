@@ -186,3 +186,12 @@ def test_arrangement_is_quick() -> None:
         list(mini_batches(sequences, 2, np.random.default_rng(seed)))
         times.append(time.perf_counter() - begin)
     assert np.median(times) < 0.010
+
+
+def test_a_core_of_size_one_leaves_its_weights_as_they_are() -> None:
+    core = LSTMCore(2, 1, 1)
+    before = {name: value.clone() for name, value in core.state_dict().items()}
+    packing = Packing(torch.tensor([2, 1]), torch.zeros(2, core.state_size))
+    core.sequence(torch.randn(3, 2), packing)
+    for name, value in core.state_dict().items():
+        assert torch.equal(value, before[name]), name

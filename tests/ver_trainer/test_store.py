@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -21,7 +22,7 @@ from tests.ver_trainer.envs import make
 from tests.ver_trainer.test_runner import ROOT, assert_same, config, start_run, weights
 from tpsrl.cli import main
 from ver_trainer import load_policy, train
-from ver_trainer.checkpoint import CheckpointManager
+from ver_trainer.checkpoint import CheckpointManager, pack_state, unpack_state
 from ver_trainer.digests import SUMS
 from ver_trainer.errors import CheckpointError, ConfigError, StorageError
 from ver_trainer.files import locked, replacing
@@ -294,3 +295,26 @@ def test_interrupt_while_the_environments_start_is_one_line(tmp_path: Path) -> N
     assert errors.strip() == "tpsrl: interrupted"
     assert not psutil.wait_procs(children, timeout=5)[1]
     assert not (tmp_path / "run").exists()
+
+
+def test_state_that_could_not_be_read_again_is_refused_when_it_is_written(tmp_path: Path) -> None:
+    values = {"collector": "inline", "total_steps": 64}
+    train(config(tmp_path / "good", **values, env_args={"kind": "Stateful"}), make)
+    with pytest.raises(ConfigError, match=r"get_state\(\) returns a numpy\S*Generator .*env\.rng"):
+        train(config(tmp_path / "odd", **values, env_args={"kind": "Stateful", "odd": True}), make)
+    assert not list((tmp_path / "odd" / "checkpoints").iterdir())
+
+
+def test_states_come_back_as_they_were(tmp_path: Path) -> None:
+    state = {
+        "plain": [None, True, 2, 0.5, "a", b"b", (1, [2])],
+        3: {"large": 2**90, "scalar": np.float32(0.25), "flag": np.bool_(True)},
+        "arrays": [np.zeros((0, 3), np.uint8), np.array(7), torch.arange(3)],
+    }
+    torch.save(pack_state(state), tmp_path / "state")
+    found = unpack_state(torch.load(tmp_path / "state", weights_only=True))
+    assert found["plain"] == state["plain"] and found[3] == state[3]
+    assert found["arrays"][0].shape == (0, 3) and found["arrays"][1].shape == ()
+    for odd in (object(), {1}, np.array([None]), signal.SIGINT, np.datetime64("2020-01-01")):
+        with pytest.raises(ConfigError, match="state_dict"):
+            pack_state({"learner": [odd]})

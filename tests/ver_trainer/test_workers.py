@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -171,3 +172,17 @@ def test_sigkill_of_the_trainer_leaves_nothing_behind() -> None:
     _, alive = psutil.wait_procs(processes, timeout=5)
     assert not alive
     assert not [name for name in files if os.path.exists(name)]
+
+
+def test_close_frees_everything_where_the_only_worker_gave_up() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    kwargs = {"fault": "raise", "at": 1}
+    pool = make_pool("Faulty", kwargs=kwargs, num_envs=1, max_faults=0)
+    with pytest.raises(WorkerFailure):
+        for _ in range(20):
+            pool.send(np.array(pool.receive(1.0), int))
+    pool.close()
+    pool.close()
+    del pool
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ver_trainer.envs.batch_slot import BatchSlot, make_slot
-from ver_trainer.envs.pool import Fault, PoolOptions, rows_of, unit_numbers
+from ver_trainer.envs.pool import Fault, PoolOptions, next_episodes, rows_of, unit_numbers
 from ver_trainer.envs.shared import transfer_specs
 from ver_trainer.envs.slot import EnvFactory, EnvSlot
 from ver_trainer.envs.spaces import EnvSpec
@@ -23,7 +23,10 @@ class InlinePool:
 
     Attributes:
         slots: the environments, one for each unit of ``unit_size`` rows.
+        waits: whether results come later than they are asked for.
     """
+
+    waits = False
 
     def __init__(self, factory: EnvFactory, spec: EnvSpec, options: PoolOptions) -> None:
         self.options = options
@@ -64,6 +67,10 @@ class InlinePool:
             self.slots[unit].step()
             units.append(unit)
         return rows_of(units, self.unit_size)
+
+    def next_episodes(self) -> list[int]:
+        """Number of the first episode of each row that is not begun yet."""
+        return next_episodes(self.options, self.buffers, rows_of(self._fresh, self.unit_size))
 
     def take_faults(self) -> list[Fault]:
         """Always empty."""

@@ -80,7 +80,10 @@ class WorkerPool:
         unit_size: rows that step together.
         faults: failures not yet taken by :meth:`take_faults`.
         fault_count: failures so far.
+        waits: whether results come later than they are asked for.
     """
+
+    waits = True
 
     def __init__(self, factory: EnvFactory, spec: EnvSpec, options: PoolOptions) -> None:
         self.options = options
@@ -101,6 +104,7 @@ class WorkerPool:
         self._starting: set[int] = set()  # units
         self._ready: deque[int] = deque()  # units
         self._checked = time.monotonic()
+        self._closed = False
         self._start_nursery(factory)
         step = options.envs_per_worker
         for first in range(0, self.num_envs, step):
@@ -286,6 +290,10 @@ class WorkerPool:
         episodes = tuple(int(self.buffers["episode"][row]) + 1 for row in rows)
         self._start_worker(rows, episodes)
 
+    def next_episodes(self) -> list[int]:
+        """Number of the first episode of each row that is not begun yet."""
+        return next_episodes(self.options, self.buffers, [])
+
     def take_faults(self) -> list[Fault]:
         """Returns and forgets the failures since the last call; their rows start afresh."""
         faults, self.faults = self.faults, []
@@ -308,16 +316,32 @@ class WorkerPool:
                 self._nursery.wait()
         for worker in self._workers.values():
             _kill(worker.pid)
-        if self._workers:
+        if not self._closed:
             os.close(self._ready_in)
             os.close(self._ready_out)
             self.block.close()
-        self._workers = {}
+        self._workers, self._closed = {}, True
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers, in order of their rows."""
         return [w.pid for w in sorted(self._workers.values(), key=lambda w: w.task.rows)]
+
+
+def next_episodes(
+    options: PoolOptions, buffers: dict[str, np.ndarray], fresh: list[int]
+) -> list[int]:
+    """Number of the first episode of each row that is not begun yet.
+
+    Args:
+        options: of the pool.
+        buffers: of the pool.
+        fresh: rows that have begun none at all, so their buffers do not tell.
+    """
+    firsts = np.array(options.first_episodes or (0,) * options.num_envs)
+    found = np.maximum(buffers["episode"] + 1, firsts)  # a worker may not have begun either
+    found[fresh] = firsts[fresh]
+    return found.tolist()
 
 
 def unit_numbers(rows: np.ndarray | tuple[int, ...], size: int) -> list[int]:

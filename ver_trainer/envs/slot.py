@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from ver_trainer.envs.spaces import EnvSpec, ObservationWriter, describe, to_env_action
 from ver_trainer.errors import TrainerError
@@ -141,10 +142,12 @@ class EnvSlot:
         self._writer = ObservationWriter(self.env.observation_space)
         self._spec = describe(self.env.observation_space, self.env.action_space).action
         self._return = 0.0
+        self._begun = False
 
     def reset(self) -> None:
         """Starts the next episode and writes its first observation."""
         self.episode += 1
+        self._begun = True
         self._return = 0.0
         self.actions = []
         self._buffers["episode"][self.row] = self.episode
@@ -178,11 +181,11 @@ class EnvSlot:
         """State for an exact resume: the environment's own state, or the episode so far."""
         state: dict[str, Any] = {"episode": self.episode, "return": self._return}
         state["actions"] = np.array(self.actions) if self.actions else np.zeros((0,))
-        inner: Any = self.env.unwrapped
-        if callable(getattr(inner, "get_state", None)) and callable(
-            getattr(inner, "set_state", None)
-        ):
+        # Before its first reset an environment need not have a state.
+        if self._begun and _has_whole_state(self.env):
+            inner: Any = self.env.unwrapped
             state["env"] = inner.get_state()
+            state["elapsed"] = [limit._elapsed_steps for limit in _time_limits(self.env)]
         return state
 
     def restore(self, state: dict[str, Any], expected: dict[str, np.ndarray]) -> None:
@@ -190,29 +193,38 @@ class EnvSlot:
 
         Args:
             state: what :meth:`capture` returned.
-            expected: the observation (name to array) that the environment must show afterwards.
+            expected: the observation (name to array) that the environment shows then. It is
+                compared after a replay; a state that was put back is trusted, since no method of
+                an environment tells its observation without a step.
 
         Raises:
-            TrainerError: if the environment does not come back to the same observation.
+            TrainerError: if a replay does not come to the same observation.
         """
         self.episode = int(state["episode"]) - 1
         self.reset()
-        inner: Any = self.env.unwrapped
         if "env" in state:
+            inner: Any = self.env.unwrapped
             inner.set_state(state["env"])
+            limits = _time_limits(self.env)
+            for limit, elapsed in zip(limits, state.get("elapsed", ()), strict=False):
+                limit._elapsed_steps = elapsed
             self.actions = list(state["actions"])
             for name, array in self._obs.items():
                 array[self.row] = expected[name]
         else:
             self._replay(list(state["actions"]))
+            self._compare(expected)
         self._return = float(state["return"])
+
+    def _compare(self, expected: dict[str, np.ndarray]) -> None:
         for name, value in expected.items():
             if not np.array_equal(self._obs[name][self.row], value, equal_nan=True):
                 raise TrainerError(
                     f"environment {self.row} cannot be resumed exactly: after replaying its "
                     f"episode the observation '{name}' differs, so the environment is not a "
-                    "function of its seed and actions; give it get_state() and set_state(), or "
-                    "resume with resume=loose"
+                    "function of its seed and actions; give it get_state() and set_state() (with "
+                    "no wrappers but Gymnasium's own of gymnasium.make), or resume with "
+                    "resume=loose"
                 )
 
     def _replay(self, actions: list[np.ndarray]) -> None:
@@ -224,6 +236,25 @@ class EnvSlot:
     def close(self) -> None:
         """Closes the environment."""
         self.env.close()
+
+
+def _wrappers(env: gym.Env[Any, Any]) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]:
+    while isinstance(env, gym.Wrapper):
+        yield env
+        env = env.env
+
+
+def _time_limits(env: gym.Env[Any, Any]) -> list[TimeLimit[Any, Any]]:
+    return [wrapper for wrapper in _wrappers(env) if isinstance(wrapper, TimeLimit)]
+
+
+def _has_whole_state(env: gym.Env[Any, Any]) -> bool:
+    """Whether ``get_state()`` tells all: a wrapper of another kind may have a state of its own."""
+    plain = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
+    names = ("get_state", "set_state")
+    return all(type(wrapper) in plain for wrapper in _wrappers(env)) and all(
+        callable(getattr(env.unwrapped, name, None)) for name in names
+    )
 
 
 def info_number(value: Any) -> float:

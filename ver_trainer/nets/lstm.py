@@ -40,7 +40,8 @@ class PackedLSTM(torch.autograd.Function):
         """Gates, cells and outputs, step by step."""
         size = weight.shape[1]
         middle = slice(2 * size, 3 * size)
-        gates, weights = inputs.clone(), weight.t().contiguous()
+        # A copy also where the transposed weights are contiguous: of size 1.
+        gates, weights = inputs.clone(), weight.t().clone(memory_format=torch.contiguous_format)
         gates[:, middle] *= 2  # tanh(x) = 2 sigmoid(2 x) - 1: all gates of a step by one function
         weights[:, middle] *= 2
         cells, squashed = (inputs.new_empty(len(inputs), size) for _ in range(2))

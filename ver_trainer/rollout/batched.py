@@ -121,6 +121,7 @@ class BatchedCollector:
         stats, begin = CollectStats(), time.perf_counter()
         if self._obs is None:
             self._obs = self.env.reset()
+            self._refuse(self._finite(self._obs).cpu().numpy())
         rewards = []
         rows_per_step = self.env.num_envs
         steps = self.storage.size // rows_per_step
@@ -155,7 +156,9 @@ class BatchedCollector:
         self._obs, self.state = flatten(observation), step.state.clone()
         self._return += reward
         self._step += 1
-        flags = torch.stack((terminated.bool(), truncated.bool())).cpu().numpy()
+        finite = self._finite(self._obs)  # one transfer with the flags
+        flags = torch.stack((terminated.bool(), truncated.bool(), finite)).cpu().numpy()
+        self._refuse(flags[2])
         ended = flags[0] | flags[1]
         final = np.zeros(len(ended), np.float32)
         if (cut := flags[1] & ~flags[0]).any():
@@ -168,7 +171,26 @@ class BatchedCollector:
     def _final_values(self, final_obs: Any, cut: np.ndarray) -> np.ndarray:
         index = torch.from_numpy(np.flatnonzero(cut)).to(self.device)
         obs = {name: value[index] for name, value in flatten(final_obs).items()}
+        finite = np.ones(len(cut), bool)
+        finite[cut] = self._finite(obs).cpu().numpy()
+        self._refuse(finite)
         return self.policy.value(obs, self.state[index]).float().cpu().numpy()
+
+    def _finite(self, obs: dict[str, Tensor]) -> Tensor:
+        """Which worlds have observations without NaN and infinity ``[n]``; all if unchecked."""
+        first = next(iter(obs.values()))
+        finite = torch.ones(len(first), dtype=torch.bool, device=first.device)
+        for value in obs.values():
+            if self.check_finite and value.is_floating_point():
+                finite &= torch.isfinite(value).reshape(len(first), -1).all(1)
+        return finite
+
+    def _refuse(self, finite: np.ndarray) -> None:
+        if not finite.all():
+            raise NonFiniteError(
+                f"an observation of worlds {np.flatnonzero(~finite).tolist()[:10]} is not finite: "
+                "fix the environment; the last checkpoint is kept"
+            )
 
     def _end(self, ended: np.ndarray, info: dict[str, Any], stats: CollectStats) -> None:
         envs = np.flatnonzero(ended)

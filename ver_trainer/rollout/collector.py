@@ -24,6 +24,7 @@ class Pool(Protocol):
 
     num_envs: int
     unit_size: int
+    waits: bool
     buffers: dict[str, np.ndarray]
 
     def send(self, rows: np.ndarray) -> None: ...  # noqa: D102
@@ -195,8 +196,9 @@ class Collector:
                 self._poll_team()
                 if self.team.busy:  # a worker that fails must not be waited for
                     left = min(left, 0.1) if left is not None else 0.1
-            self._ready += self.pool.receive(left)
+            new = self.pool.receive(left)
             self._handle_faults()
+            self._ready += new  # all of them after faults: also first ones of new processes
             if first is None and self._ready:
                 first = time.perf_counter()
         self.stats.wait += time.perf_counter() - begin
@@ -214,7 +216,9 @@ class Collector:
         outstanding = self.pool.num_envs - len(self._pending)
         if self.rules.lock_step:
             return outstanding, float("inf")
-        return min(self.rules.min_batch, outstanding), self._inference_seconds / 2
+        # Where results come as soon as they are asked for, the clock must decide nothing.
+        patience = self._inference_seconds / 2 if self.pool.waits else float("inf")
+        return min(self.rules.min_batch, outstanding), patience
 
     def _handle_faults(self) -> None:
         faults = self.pool.take_faults()
@@ -244,6 +248,7 @@ class Collector:
         ended = terminated | truncated
         final = np.zeros(len(envs), np.float32)
         if truncated.any():
+            self._check_observations(envs[truncated], "final_obs/")  # the others' is not used
             final[truncated] = self._final_values(envs[truncated])
         self.storage.finish_step(envs, buffers["reward"][envs], ended, final)
         self.served[envs] += 1
@@ -288,8 +293,11 @@ class Collector:
                 f"the reward of environment {bad} is not finite: fix the environment; the last "
                 "checkpoint is kept"
             )
+        self._check_observations(envs, "obs/")
+
+    def _check_observations(self, envs: np.ndarray, prefix: str) -> None:
         for name in self._finite:
-            values = buffers[f"obs/{name}"][envs]
+            values = self.pool.buffers[prefix + name][envs]
             if not np.isfinite(values).all():
                 axes = tuple(range(1, values.ndim))
                 bad = envs[~np.isfinite(values).all(axis=axes)].tolist()
