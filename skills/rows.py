@@ -305,6 +305,7 @@ ROWS = (
             "success_reward": 10.0,
             "violation_penalty": 1.0,
             "later": 0.7,
+            "horizon": 600,
         },
         switches={"grip": 0.998, "stop": 0.02},
     ),

@@ -68,8 +68,8 @@ class TrainKeys(TrainConfig, SkillTraining):
 def parse(words: Sequence[str], ahead: bool = False) -> tuple[TrainKeys, TrainConfig]:
     """Read ``config=`` (files or shipped names) and the words.
 
-    Without ``config=`` a skill is learned by the recipe of those that ship, ``student``, if its row
-    says what a teacher may know, others with ``laptop``.
+    Without ``config=`` a skill is learned by the recipe of those that ship, ``student``, if a
+    teacher of it ships, others with ``laptop``.
 
     Args:
         words: of the command line.
@@ -123,7 +123,7 @@ def _name_senses(config: TrainConfig, skill: str) -> None:
 
 
 def _default(skill: str) -> str:
-    return "student" if skill in BOOK and row_of(skill).state else "laptop"
+    return "student" if skill in BOOK and weights_path(TEACHERS, skill).exists() else "laptop"
 
 
 def _follow(config: TrainConfig, teacher: str, skill: str | None, ahead: bool) -> None:
