@@ -32,7 +32,7 @@ class CollectConfig:
         0, "environments of one worker process; 0: one, or with batches one worker a core", min=0
     )
     threads: int = option(
-        1, "torch threads while collecting, when the environments need the cores", min=1
+        1, "torch threads while collecting, unless that overlaps with learning", min=1
     )
     num_inference_workers: int = option(1, "processes that infer, the main one included", min=1)
     min_batch: int = option(0, "fewest requests of an inference; 0: num_envs / K / 1.5", min=0)
