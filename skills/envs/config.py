@@ -35,8 +35,9 @@ class EnvConfig:
     """Arguments of a skill environment.
 
     Attributes:
-        depth: pixels of the square depth picture; ``None`` leaves ``head_depth`` out. Without
-            ``head_depth`` a map of what was seen has pictures of 64.
+        depth: pixels of the square depth picture; ``None`` leaves ``head_depth`` out, and a map
+            of what was seen then has pictures of 64. A policy that keeps such a map and does not
+            look at pictures itself is used with pictures of 64.
         depth_dtype: ``"float32"``, in [0, 1], or ``"uint8"``, in [0, 255], which other libraries
             take for a picture.
         colour: pixels of the square colour pictures ``head_rgb`` and ``third_rgb``, for which
@@ -192,7 +193,7 @@ class EnvConfig:
         if sim is None:
             sim = make_simulator(
                 self.sim,
-                self._pixels(task),
+                self.depth or (PIXELS if sees_way(task.sensors) else None),
                 None if scenes is None else asdict(scenes),
                 self._habitat(),
                 num_envs=num_envs,
@@ -210,12 +211,6 @@ class EnvConfig:
             colour=self.colour,
             coarse_depth=self.coarse_depth,
         )
-
-    def _pixels(self, task: Task) -> int | None:
-        """Return the size of the depth pictures that somebody reads, ``None`` for none."""
-        if DEPTH in task.sensors:
-            return self.depth
-        return PIXELS if sees_way(task.sensors) else None
 
     def _again(self) -> float:
         if not 0.0 <= self.again < 1.0:
