@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.metrics import summarize
-from eval.runner import read_wanted
+from eval.runner import read_run
 from eval.table import stage_label
 from tpsrl.drawing import save_figure
 from tpsrl.errors import UserError
@@ -24,7 +24,7 @@ def load_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """
     runs = []
     for folder in folders:
-        config, records = read_wanted(folder)
+        config, records = read_run(folder)
         if not records:
             raise UserError(f"{folder} holds no finished episode yet")
         summary = summarize(records.values(), int(config.get("seed", 0)))

@@ -20,7 +20,7 @@ from planner.chain.interface import AgentReport
 from tpsrl.engines import make_stage
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
-from tpsrl.jobs.folder import SUMMARY_FILE, read_folder
+from tpsrl.jobs.folder import SUMMARY_FILE, read_wanted
 from ver_trainer.reading import read_json
 
 REPORT_FILE = "report.html"
@@ -59,10 +59,9 @@ def write_report(folder: Path) -> Path:
         UserError: the folder holds no evaluation.
         StorageError: the file cannot be written.
     """
-    config, found = read_folder(folder)
+    config, found = read_wanted(folder)
+    records = [record for _, record in sorted(found.items())]
     summary = read_json(folder / SUMMARY_FILE)
-    wanted = int(summary["wanted_episodes"])
-    records = [record for index, record in sorted(found.items()) if index < wanted]
     parts = [
         _head(config, summary),
         _rates(records, summary),

@@ -23,14 +23,13 @@ from planner.words.door import GoalError
 from tpsrl import provenance
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
-from tpsrl.jobs.folder import EPISODES_FILE, SUMMARY_FILE, ResultFolder, read_folder
+from tpsrl.jobs.folder import EPISODES_FILE, ResultFolder, read_wanted
 from tpsrl.jobs.pool import JobPool
 from tpsrl.jobs.progress import Tally
 from tpsrl.jobs.threads import one_thread
 from tpsrl.launch.config import LaunchConfig
 from tpsrl.launch.pools import open_pool
 from tpsrl.sim.door import Simulator
-from ver_trainer.reading import read_json
 
 Record = dict[str, Any]
 """A line of ``episodes.jsonl``: ``index``, ``fingerprint``, ``success``, ``steps`` and more."""
@@ -281,21 +280,10 @@ def report_errors(summary: Mapping[str, Any], out: Path) -> int:
 def read_run(path: Path) -> tuple[dict[str, Any], dict[int, EpisodeRecord]]:
     """Read a finished or running evaluation's config and records without touching it.
 
+    Of a finished one those of the episodes that its summary counts.
+
     Raises:
         UserError: the folder holds no evaluation of a chain.
     """
-    config, records = read_folder(path)
+    config, records = read_wanted(path)
     return config, {k: EpisodeRecord.from_json(record) for k, record in records.items()}
-
-
-def read_wanted(path: Path) -> tuple[dict[str, Any], dict[int, EpisodeRecord]]:
-    """Read as :func:`read_run`, of the episodes alone that its summary counts, if there is one.
-
-    Raises:
-        UserError: the folder holds no evaluation of a chain.
-    """
-    config, records = read_run(path)
-    if (path / SUMMARY_FILE).exists():
-        wanted = int(read_json(path / SUMMARY_FILE)["wanted_episodes"])
-        records = {index: record for index, record in records.items() if index < wanted}
-    return config, records

@@ -9,7 +9,7 @@ from eval.episode import GOAL_REFUSED, EpisodeRecord
 from eval.figures import draw_stages, load_runs
 from eval.recording import MODES, RECORD
 from eval.report import write_report
-from eval.runner import evaluate, read_wanted, report_errors
+from eval.runner import evaluate, read_run, report_errors
 from eval.skills import SkillEvalConfig, evaluate_skill
 from eval.spec import evaluation_spec
 from eval.table import print_summary
@@ -119,7 +119,7 @@ def run(overrides: list[str]) -> int:
     limits = (config.workers, config.attempts, config.timeout)
     summary = evaluate(spec, episodes, out, *limits, label, config.launch, config.record)
     print_summary(summary)
-    for line in _about_words(config, [record for _, record in sorted(read_wanted(out)[1].items())]):
+    for line in _about_words(config, [record for _, record in sorted(read_run(out)[1].items())]):
         print(f"\n{line}")
     figure = draw_stages(load_runs([out]), out / "stages.png")
     print(f"\n{out / 'summary.json'}\n{figure}\n{write_report(out)}")

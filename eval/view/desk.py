@@ -31,7 +31,7 @@ from tpsrl import options
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import Scenes, choose_scenes
 from tpsrl.jobs.folder import read_folder
-from tpsrl.provide import load_scenario_episodes
+from tpsrl.provide import load_scenario_episodes, pick_episode
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.objects import object_types
 from ver_trainer.options import option
@@ -213,13 +213,7 @@ class Desk:
         return wanted if wanted is not None else kept[0] if kept else 0
 
     def _first(self) -> Source:
-        if self.entries:
-            return ReplaySource(self.entries)
-        source = self._live(self.what, self.agent)
-        if source.count is not None and self._index >= source.count:
-            source.close()
-            raise UserError(f"episode={self._index} does not exist; give 0 to {source.count - 1}")
-        return source
+        return ReplaySource(self.entries) if self.entries else self._live(self.what, self.agent)
 
     def _live(self, what: str, agent: str) -> Source:
         if self.config.results is not None and (what, agent) == (self.what, self.agent):
@@ -243,6 +237,7 @@ class Desk:
         episodes = load_scenario_episodes(
             config.scenario, config.split, config.data, scenes=scenes, least=self._index + 10
         )
+        pick_episode(episodes, self._index)  # refused here, and not in the page
         return ChainSource(spec, episodes)
 
     def _as_measured(self, folder: Path) -> Source:

@@ -16,13 +16,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.ver_trainer.envs import make, wrapped
+from tests.ver_trainer.envs import make
 from ver_trainer import evaluate, load_config, load_policy, train
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.envs.pool import PoolOptions
-from ver_trainer.envs.slot import EnvFactory, probe
+from ver_trainer.envs.slot import EnvFactory
 from ver_trainer.errors import ConfigError, NonFiniteError, TrainerError
-from ver_trainer.resume import capture_random, restore_random
 from ver_trainer.runner import Runner
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +119,18 @@ def stop_after(runner: Runner, update: int) -> None:
         return original(max_wait)
 
     pool.receive = receive
+
+
+def check_resume(folder: Path, settings, environment, stop: int, last: int) -> None:
+    """A run stopped in the rollout after update ``stop`` ends, in ``last``, as one that was not."""
+    whole, part = folder / "whole", folder / "part"
+    train(settings(whole), environment)
+    runner = Runner(settings(part), environment)
+    stop_after(runner, stop)
+    assert not runner.run().finished
+    train(settings(part, resume="exact"), environment)
+    assert_same(weights(part, last), weights(whole, last))
+    assert strip(part / "metrics.jsonl") == strip(whole / "metrics.jsonl")
 
 
 def strip(path: Path) -> list[dict[str, float]]:
@@ -321,58 +332,6 @@ def test_dict_observations_and_box_actions_train(tmp_path: Path) -> None:
     values = {"env_args": {"kind": "DictEnv"}, "net.image_features": 8, "total_steps": 128,
               "net.core": "lstm", "net.core_size": 8, "net.normalize_obs": True}  # fmt: skip
     assert train(config(tmp_path, **values), make).finished
-
-
-def test_generators_of_another_device_keep_their_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator, rng = torch.Generator().manual_seed(1), np.random.default_rng(1)
-    state = capture_random(generator, rng)
-    of_gpu = torch.zeros(16, dtype=torch.uint8)
-    put: list[list[torch.Tensor]] = []
-    monkeypatch.setattr(torch.cuda, "set_rng_state_all", put.append)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for count, of_actions, expected in ((1, of_gpu, 5), (2, state["actions"], 1)):
-        monkeypatch.setattr(torch.cuda, "device_count", lambda count=count: count)
-        generator.manual_seed(5)
-        saved = {**state, "cuda": [of_gpu] * 2, "actions": of_actions}
-        restore_random(saved, generator, rng)
-        assert generator.initial_seed() == expected
-    assert len(put) == 1 and len(put[0]) == 2
-
-
-def test_a_run_stopped_in_its_first_rollout_resumes_bit_for_bit(tmp_path: Path) -> None:
-    values = {"collector": "inline", "env_args": {"kind": "Stateful"}, "total_steps": 128}
-    train(config(tmp_path / "whole", **values), make)
-    for attempt in range(2):  # resumed and stopped again before anything has begun
-        runner = Runner(config(tmp_path / "part", **values), make)
-        runner.signals.received = signal.SIGTERM
-        runner.parts.pool.should_stop = runner.signals.check
-        runner._stop_together = lambda: None  # in the middle of the rollout
-        assert not runner.run().finished and runner.updates == 0, attempt
-    train(config(tmp_path / "part", **values, resume="exact"), make)
-    assert_same(weights(tmp_path / "part", 2), weights(tmp_path / "whole", 2))
-
-
-def test_fresh_rows_go_on_with_the_episodes_they_were_given() -> None:
-    factory = EnvFactory(make)
-    options = PoolOptions(2, first_episodes=(5, 7))
-    pool = InlinePool(factory, probe(factory), options)
-    assert pool.next_episodes() == [5, 7]
-    pool.receive(None)
-    assert pool.next_episodes() == [6, 8] and pool.buffers["episode"].tolist() == [5, 7]
-
-
-@pytest.mark.parametrize("how", ["limit", "other"])
-def test_wrappers_are_brought_back_with_an_environment_that_has_a_state(
-    how: str, tmp_path: Path
-) -> None:
-    values = {"collector": "inline", "env_args": {"how": how}, "total_steps": 192}
-    train(config(tmp_path / "whole", **values), wrapped)
-    runner = Runner(config(tmp_path / "part", **values), wrapped)
-    stop_after(runner, 2)
-    assert not runner.run().finished
-    train(config(tmp_path / "part", **values, resume="exact"), wrapped)
-    assert_same(weights(tmp_path / "part", 3), weights(tmp_path / "whole", 3))
-    assert strip(tmp_path / "part" / "metrics.jsonl") == strip(tmp_path / "whole" / "metrics.jsonl")
 
 
 def test_periodic_evaluation_keeps_to_the_limits_of_the_run(

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from tests.ver_trainer.envs import Ragged, make
 from tests.ver_trainer.test_collector import check_sequence
 from tests.ver_trainer.test_distributed import run_ranks
-from tests.ver_trainer.test_runner import assert_same, config, stop_after, strip, weights
+from tests.ver_trainer.test_runner import check_resume, config
 from ver_trainer import train
 from ver_trainer.config import NetConfig, PPOConfig, TrainConfig, load_config
 from ver_trainer.envs.batch_slot import BatchSlot
@@ -31,7 +31,6 @@ from ver_trainer.nets.policy import make_policy
 from ver_trainer.rollout.batch import Rollout
 from ver_trainer.rollout.collector import Collector, CollectRules
 from ver_trainer.rollout.storage import RolloutStorage
-from ver_trainer.runner import Runner
 
 MODES = (*(mode.name.lower() for mode in AutoresetMode), "own")
 
@@ -162,13 +161,7 @@ def test_batches_train_in_every_arrangement(values: dict[str, Any], tmp_path: Pa
 def test_resume_is_bit_for_bit_where_the_batch_has_a_state(tmp_path: Path) -> None:
     values = {"collector": "inline", "env_args": {"mode": "resumable"}, "net.core": "lstm",
               "net.core_size": 8}  # fmt: skip
-    train(settings(tmp_path / "whole", **values), batch)
-    runner = Runner(settings(tmp_path / "part", **values), batch)
-    stop_after(runner, 4)
-    assert not runner.run().finished
-    train(settings(tmp_path / "part", **values, resume="exact"), batch)
-    assert_same(weights(tmp_path / "part", 10), weights(tmp_path / "whole", 10))
-    assert strip(tmp_path / "part" / "metrics.jsonl") == strip(tmp_path / "whole" / "metrics.jsonl")
+    check_resume(tmp_path, partial(settings, **values), batch, stop=4, last=10)
 
 
 def test_a_batch_without_a_state_resumes_with_new_episodes(tmp_path: Path) -> None:

@@ -87,9 +87,9 @@ def choose_scenes(
 
 def named_data(data: Path | None) -> str | None:
     """Return ``data=`` as results keep it: the word ``replica_cad``, or a whole path."""
-    return (
-        None if data is None else REPLICA_CAD if str(data) == REPLICA_CAD else str(data.resolve())
-    )
+    if data is None:
+        return None
+    return REPLICA_CAD if str(data) == REPLICA_CAD else str(data.resolve())
 
 
 def habitat_options(config: HabitatConfig, gpu: int) -> dict[str, Any]:

@@ -218,5 +218,18 @@ def read_records(path: Path) -> tuple[dict[int, dict[str, Any]], int]:
     return records, end
 
 
+def read_wanted(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """Read as :func:`read_folder`, of the records alone that its summary counts, if there is one.
+
+    Raises:
+        UserError: the folder holds no evaluation.
+    """
+    config, records = read_folder(path)
+    if (path / SUMMARY_FILE).exists():
+        wanted = int(read_json(path / SUMMARY_FILE)["wanted_episodes"])
+        records = {index: record for index, record in records.items() if index < wanted}
+    return config, records
+
+
 def _read_config(path: Path) -> dict[str, Any]:
     return read_json(path, hint="choose another out=")

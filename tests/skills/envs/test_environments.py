@@ -323,19 +323,3 @@ def test_kinds_of_places_can_be_drawn_more_evenly_than_episodes_hold_them():
     env.close()
     with contextlib.closing(make("navigate", **settings, places="balanced")):
         pass  # one config serves all skills
-
-
-def test_a_whole_task_may_begin_at_its_object_or_with_it_in_the_hand():
-    settings = {"depth": None, "reward": "teaching", "sensors": "state"}
-    env = make("rearrange_easy", **settings, options={"later": 1.0})
-    near = {False: 0, True: 0}
-    with contextlib.closing(env):
-        worlds = env.unwrapped.worlds
-        for seed in range(12):
-            observation, _ = env.reset(seed=seed)
-            held = bool(observation["is_holding"][0])
-            point = "obj_goal_gps_compass" if held else "obj_start_gps_compass"
-            assert observation[point][0] < 2.5, (seed, held)
-            assert bool(worlds.view.holds_target[0]) is held
-            near[held] += 1
-    assert min(near.values()) >= 2

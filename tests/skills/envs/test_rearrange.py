@@ -1,0 +1,70 @@
+"""The whole task by one policy: its rewards, success and end, and where training begins it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from skills.book import make_task
+from tests.skills.envs.states import state
+from tests.skills.envs.test_contract import NO, YES, cause, judge
+from tests.skills.envs.test_environments import make
+
+
+def test_rearrangement_pays_for_each_stage():
+    task = make_task("rearrange_easy")
+    far = state(ee_pos=[0.0, 0.0, 0.0], object_pos=[1.0, 0.0, 0.0])
+    near = state(ee_pos=[0.4, 0.0, 0.0], object_pos=[1.0, 0.0, 0.0])
+    goal = {"position": np.array([3.0, 0.0, 0.0])}
+    assert judge(task, far, near, **goal).reward[0] == pytest.approx(0.4 - 0.01)
+    holding = state(held_object=0, ee_pos=[1.0, 0, 0], object_pos=[1.0, 0.0, 0.0])
+    assert judge(task, near, holding, **goal).reward[0] == pytest.approx(1.0 - 0.01)
+    carried = state(held_object=0, ee_pos=[2.0, 0, 0], object_pos=[2.0, 0.0, 0.0])
+    assert judge(task, holding, carried, **goal).reward[0] == pytest.approx(1.0 - 0.01)
+    there = state(held_object=0, ee_pos=[2.9, 0, 0], object_pos=[2.9, 0.0, 0.0])
+    assert judge(task, carried, there, **goal).reward[0] == pytest.approx(0.9 + 1.0 - 0.01)
+
+
+@pytest.mark.parametrize(
+    ("held", "gap", "stop", "success"),
+    [(-1, 0.29, YES, True), (-1, 0.31, YES, False), (0, 0.1, YES, False), (-1, 0.1, NO, False)],
+)
+def test_rearrangement_succeeds_when_stop_is_called_at_the_goal(held, gap, stop, success):
+    now = state(held_object=held, object_pos=[3.0 - gap, 0.0, 0.0])
+    goal = {"position": np.array([3.0, 0.0, 0.0])}
+    outcome = judge(make_task("rearrange_easy"), now, now, stop, **goal)
+    assert bool(outcome.success[0]) is success
+    assert bool(outcome.terminated[0]) is bool(stop[0])
+    assert cause(outcome) == ("success" if success else "stop" if stop[0] else "")
+    assert outcome.reward[0] == pytest.approx(100.0 * success - 0.01)
+
+
+def test_teaching_a_whole_rearrangement_pays_for_the_release_and_forgives_a_stop():
+    options = {"release_reward": 5.0, "failed_stop_ends": False, "failed_stop_penalty": 1.0}
+    task = make_task("rearrange_easy", options=options)
+    goal = {"position": np.array([3.0, 0.0, 0.0])}
+    held = state(held_object=0, ee_pos=[2.9, 0, 0], object_pos=[2.9, 0.0, 0.0])
+    left = state(ee_pos=[2.9, 0.0, 0.0], object_pos=[2.9, 0.0, 0.0])
+    assert judge(task, held, left, **goal).reward[0] == pytest.approx(5.0 - 0.01)
+    again = judge(task, left, left, **goal)  # it was let go before
+    assert again.reward[0] == pytest.approx(-0.01)
+    stopped = judge(task, held, held, YES, **goal)
+    assert not stopped.terminated[0] and stopped.reward[0] == pytest.approx(-1.0 - 0.01)
+
+
+def test_a_whole_task_may_begin_at_its_object_or_with_it_in_the_hand():
+    settings = {"depth": None, "reward": "teaching", "sensors": "state"}
+    env = make("rearrange_easy", **settings, options={"later": 1.0})
+    near = {False: 0, True: 0}
+    with contextlib.closing(env):
+        worlds = env.unwrapped.worlds
+        for seed in range(12):
+            observation, _ = env.reset(seed=seed)
+            held = bool(observation["is_holding"][0])
+            point = "obj_goal_gps_compass" if held else "obj_start_gps_compass"
+            assert observation[point][0] < 2.5, (seed, held)
+            assert bool(worlds.view.holds_target[0]) is held
+            near[held] += 1
+    assert min(near.values()) >= 2
