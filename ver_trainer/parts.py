@@ -72,7 +72,17 @@ def choose_device(name: str) -> torch.device:
         if not torch.cuda.is_available():
             raise ConfigError(f"device={name} but torch sees no GPU: use device=cpu")
         local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        device = torch.device("cuda", device.index if device.index is not None else local_rank)
+        index, count = (
+            device.index if device.index is not None else local_rank,
+            torch.cuda.device_count(),
+        )
+        if index >= count:
+            who = f"rank {local_rank} of this machine" if device.index is None else f"device={name}"
+            raise ConfigError(
+                f"{who} asks for GPU {index}, and torch sees {count} (counted from 0): start as "
+                "many ranks as there are GPUs, or use device=cpu"
+            )
+        device = torch.device("cuda", index)
         torch.cuda.set_device(device)
     return device
 

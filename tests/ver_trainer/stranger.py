@@ -58,12 +58,13 @@ class Reinforce:
         for start, length in zip(order.starts, order.lengths, strict=True):
             rows = order.rows[start : start + length]
             storage.returns[rows] = np.cumsum(storage.reward[rows][::-1])[::-1]
-        index = torch.from_numpy(packed.rows)
-        first = storage.tensors["state"][torch.from_numpy(packed.first_rows)]
+        device = storage.tensors["state"].device
+        index = torch.from_numpy(packed.rows).to(device)
+        first = storage.tensors["state"][torch.from_numpy(packed.first_rows).to(device)]
         packing = Packing(torch.from_numpy(packed.batch_sizes), first)
         obs = {name: tensor[index] for name, tensor in storage.obs.items()}
         distribution, value = self.policy.distribution(obs, packing)
-        gain = torch.from_numpy(storage.returns[packed.rows])
+        gain = torch.from_numpy(storage.returns[packed.rows]).to(device)
         gain = (gain - gain.mean()) / (gain.std() + 1e-6)
         loss = -(distribution.log_prob(storage.tensors["action"][index]) * gain).mean()
         self.optimizer.zero_grad()

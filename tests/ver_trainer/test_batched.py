@@ -13,10 +13,12 @@ from gymnasium import spaces
 
 from ver_trainer import load_config, train
 from ver_trainer.config import PPOConfig
-from ver_trainer.errors import NonFiniteError
-from ver_trainer.parts import build
+from ver_trainer.errors import NonFiniteError, TrainerError
+from ver_trainer.parts import build, choose_device
 from ver_trainer.rollout.batch import Rollout
 from ver_trainer.runner import Runner
+
+DEVICE = choose_device("auto")
 
 
 class Worlds:
@@ -26,14 +28,14 @@ class Worlds:
         self.num_envs, self.broken, self.pause = num_envs, broken, pause
         self.single_observation_space = spaces.Dict({"t": spaces.Box(-1, 100, (2,), np.float32)})
         self.single_action_space = spaces.Box(-3, 1, (2,), np.float32)
-        self.length = torch.arange(num_envs) + 2
+        self.length = torch.arange(num_envs, device=DEVICE) + 2
         self.largest = -1e9
 
     def _obs(self) -> dict[str, torch.Tensor]:
         return {"t": torch.stack((self.time.float(), self.length.float()), -1)}
 
     def reset(self, seed: int) -> Any:
-        self.time = torch.zeros(self.num_envs, dtype=torch.long)
+        self.time = torch.zeros_like(self.length)
         return self._obs(), {}
 
     def step(self, action: torch.Tensor) -> Any:
@@ -67,7 +69,7 @@ def test_rows_and_returns(tmp_path: Path) -> None:
         rows = storage.fresh_rows()
         assert len(rows) == storage.size == 48
         assert (storage.reward[rows] == storage.step[rows] + 1).all()
-        assert (storage.obs["t"][rows, 0].numpy() == storage.step[rows]).all()
+        assert (storage.obs["t"][rows, 0].cpu().numpy() == storage.step[rows]).all()
         rollout = Rollout(storage, PPOConfig(gamma=0.9, gae_lambda=1.0), recurrent=True)
         rollout.compute_gae()
         order = rollout.fresh
@@ -83,7 +85,8 @@ def test_rows_and_returns(tmp_path: Path) -> None:
                 obs = {"t": storage.obs["t"][last : last + 1]}
                 with torch.no_grad():
                     state = policy.act(obs, storage.tensors["state"][last : last + 1]).state
-                    expected = float(policy.value({"t": torch.tensor([[now + 1, total]])}, state))
+                    after = torch.tensor([[now + 1, total]], device=DEVICE)
+                    expected = float(policy.value({"t": after}, state))
             for row in reversed(sequence):
                 expected = storage.reward[row] + 0.9 * expected
                 assert storage.returns[row] == pytest.approx(expected, abs=1e-4)
@@ -142,3 +145,13 @@ def test_broken_observation_is_named(where: str, worlds: str, tmp_path: Path) ->
         config(tmp_path, env_args={"where": where}, **{"collect.check_finite": False}), Broken
     ).collector
     assert collector._finite({"t": torch.tensor([[np.nan]])}).all()
+
+
+def test_tensors_on_another_device_are_refused(tmp_path: Path) -> None:
+    class Elsewhere(Worlds):
+        def _obs(self) -> dict[str, torch.Tensor]:
+            return {"t": torch.empty(self.num_envs, 2, device="meta")}
+
+    parts = build(config(tmp_path), Elsewhere)
+    with pytest.raises(TrainerError, match="Elsewhere hands over t on meta and the policy is on"):
+        parts.collector.collect()

@@ -18,7 +18,8 @@ from tests.ver_trainer.rank import small_config
 from tests.ver_trainer.test_learner import make_learner
 from ver_trainer import train
 from ver_trainer.distributed.preemption import best_duration
-from ver_trainer.errors import CheckpointError
+from ver_trainer.errors import CheckpointError, ConfigError
+from ver_trainer.parts import choose_device
 from ver_trainer.resume import read_state
 from ver_trainer.rollout.batch import Rollout
 from ver_trainer.rollout.collector import EpisodeEnd
@@ -32,6 +33,7 @@ def run_ranks(*arguments: str, size: int = 2) -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    common["CUDA_VISIBLE_DEVICES"] = ""  # two ranks cannot share the one GPU that there may be
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.ver_trainer.rank", *arguments],
@@ -179,7 +181,15 @@ def test_rollouts_end_by_steps_as_well_as_by_time(tmp_path: Path) -> None:
 def test_two_ranks_of_cartpole_inline_fill_their_rollouts(tmp_path: Path) -> None:
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
-        *("-m", "tpsrl", "train", "env=CartPole-v1", "scheme=ver", "collector=inline"),
+        *(
+            "-m",
+            "tpsrl",
+            "train",
+            "env=CartPole-v1",
+            "scheme=ver",
+            "collector=inline",
+            "device=cpu",
+        ),
         *(f"out={tmp_path}", "total_steps=50000", "log.tensorboard=false"),
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -190,3 +200,15 @@ def test_two_ranks_of_cartpole_inline_fill_their_rollouts(tmp_path: Path) -> Non
     assert np.mean([x["collect/steps"] for x in lines]) >= 0.9 * 16 * 128
     assert np.mean([x["learner/stale_fraction"] for x in lines]) < 0.1
     assert np.mean(np.diff([x["step"] for x in lines])) >= 0.9 * 2 * 16 * 128  # of both ranks
+
+
+def test_a_rank_without_a_gpu_of_its_own_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(
+        ConfigError, match=r"rank 1 of this machine asks for GPU 1, and torch sees 1"
+    ):
+        choose_device("auto")
+    with pytest.raises(ConfigError, match="device=cuda:3 asks for GPU 3"):
+        choose_device("cuda:3")

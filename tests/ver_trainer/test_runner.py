@@ -46,7 +46,7 @@ def weights(folder: Path, update: int) -> dict[str, torch.Tensor]:
 def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
     assert a.keys() == b.keys()
     for name in a:
-        assert torch.equal(a[name], b[name]), name
+        assert torch.equal(a[name].cpu(), b[name].cpu()), name
 
 
 @pytest.mark.parametrize("scheme", ["ver", "nover", "ddppo", "htsrl", "async", "decoupled"])

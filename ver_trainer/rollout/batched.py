@@ -29,7 +29,7 @@ class BatchedEnv:
     as in ``gymnasium.vector.VectorEnv`` with automatic reset in the same step: observations are a
     tensor ``[n, *shape]`` or a (nested) dict of them, ``info["final_obs"]`` holds, where an
     episode ended, its last observation (same structure, all ``n`` rows). Continuous actions arrive
-    mapped to the action space's bounds. Batched environments of NumPy arrays step in an
+    mapped to the action space's bounds. All tensors lie on the trainer's device. Batched environments of NumPy arrays step in an
     ``envs.batch_slot.BatchSlot`` instead.
 
     Raises:
@@ -121,6 +121,7 @@ class BatchedCollector:
         stats, begin = CollectStats(), time.perf_counter()
         if self._obs is None:
             self._obs = self.env.reset()
+            self._check_device(self._obs)
             self._refuse(self._finite(self._obs).cpu().numpy())
         rewards = []
         rows_per_step = self.env.num_envs
@@ -175,6 +176,15 @@ class BatchedCollector:
         finite[cut] = self._finite(obs).cpu().numpy()
         self._refuse(finite)
         return self.policy.value(obs, self.state[index]).float().cpu().numpy()
+
+    def _check_device(self, obs: dict[str, Tensor]) -> None:
+        for name, value in obs.items():
+            if value.device.type != self.device.type:
+                raise TrainerError(
+                    f"{type(self.env.env).__name__} hands over {name} on {value.device.type} and "
+                    f"the policy is on {self.device.type}: use device={value.device.type}, or make "
+                    "the environment's tensors where the policy is"
+                )
 
     def _finite(self, obs: dict[str, Tensor]) -> Tensor:
         """Which worlds have observations without NaN and infinity ``[n]``; all if unchecked."""
