@@ -72,10 +72,8 @@ def choose_device(name: str) -> torch.device:
         if not torch.cuda.is_available():
             raise ConfigError(f"device={name} but torch sees no GPU: use device=cpu")
         local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        index, count = (
-            device.index if device.index is not None else local_rank,
-            torch.cuda.device_count(),
-        )
+        index = device.index if device.index is not None else local_rank
+        count = torch.cuda.device_count()
         if index >= count:
             who = f"rank {local_rank} of this machine" if device.index is None else f"device={name}"
             raise ConfigError(

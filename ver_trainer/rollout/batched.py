@@ -29,8 +29,8 @@ class BatchedEnv:
     as in ``gymnasium.vector.VectorEnv`` with automatic reset in the same step: observations are a
     tensor ``[n, *shape]`` or a (nested) dict of them, ``info["final_obs"]`` holds, where an
     episode ended, its last observation (same structure, all ``n`` rows). Continuous actions arrive
-    mapped to the action space's bounds. All tensors lie on the trainer's device. Batched environments of NumPy arrays step in an
-    ``envs.batch_slot.BatchSlot`` instead.
+    mapped to the action space's bounds. All tensors lie where the policy is. Batched environments
+    of NumPy arrays step in an ``envs.batch_slot.BatchSlot`` instead.
 
     Raises:
         SpaceError: its spaces cannot be trained on.
