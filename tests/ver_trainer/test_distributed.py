@@ -181,16 +181,8 @@ def test_rollouts_end_by_steps_as_well_as_by_time(tmp_path: Path) -> None:
 def test_two_ranks_of_cartpole_inline_fill_their_rollouts(tmp_path: Path) -> None:
     command = [
         *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
-        *(
-            "-m",
-            "tpsrl",
-            "train",
-            "env=CartPole-v1",
-            "scheme=ver",
-            "collector=inline",
-            "device=cpu",
-        ),
-        *(f"out={tmp_path}", "total_steps=50000", "log.tensorboard=false"),
+        *("-m", "tpsrl", "train", "env=CartPole-v1", "scheme=ver", "collector=inline"),
+        *("device=cpu", f"out={tmp_path}", "total_steps=50000", "log.tensorboard=false"),
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
