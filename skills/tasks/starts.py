@@ -28,8 +28,9 @@ MAX_DISTANCE = 2.0
 """Farthest start of Pick and Place from their target, m."""
 DISTANCE_STEP = 0.02
 """By how much that grows each time no start is found, m."""
-NEAR_NOISE = 0.05
-"""Standard deviation of a ``spawn="near"`` start about the nearest free point, m."""
+NEAR_NOISE, NEAR_STEP = 0.05, 0.01
+"""Standard deviation of a ``spawn="near"`` start about the nearest free point, m, and by how much
+that grows each time no start is found: beside furniture an arm at rest often has no room."""
 _FALL = (0.2, 1.0)
 """How far from where it lay a thing may fall, m."""
 _BESIDE = 0.4
@@ -100,26 +101,21 @@ def put_near(
     """
     radius = MAX_DISTANCE
     navigation = sim.scene(env_id).navigation
+    nearest = navigation.snap(centre) if spawn == "near" else None
     for attempt in range(200):
-        radius = MAX_DISTANCE + DISTANCE_STEP * (attempt // 10)
-        xy = (
-            _near(navigation, centre, rng, radius)
-            if spawn == "near"
-            else navigation.sample(rng, near=centre, radius=radius)
-        )
+        failed = attempt // 10
+        radius = MAX_DISTANCE + DISTANCE_STEP * failed
+        if nearest is None:
+            xy = navigation.sample(rng, near=centre, radius=radius)
+        else:
+            xy = navigation.snap(nearest + rng.normal(0.0, NEAR_NOISE + NEAR_STEP * failed, 2))
+            xy = xy if np.linalg.norm(xy - centre) <= radius else None
         if xy is None:
             continue
         pose = np.array([*xy, facing(xy, centre) + rng.normal(0.0, YAW_NOISE)])
         if put(sim, env_id, pose):
             return pose
     raise NoStartError(f"no free start within {radius:.2f} m of the target")
-
-
-def _near(
-    navigation: Navigation, centre: np.ndarray, rng: np.random.Generator, radius: float
-) -> np.ndarray | None:
-    xy = navigation.snap(navigation.snap(centre) + rng.normal(0.0, NEAR_NOISE, 2))
-    return xy if np.linalg.norm(xy - centre) <= radius else None
 
 
 def put(sim: Simulator, env_id: int, pose: np.ndarray) -> bool:
