@@ -9,7 +9,7 @@ from skills.motion.paths import drive_to
 from skills.motion.postures import rest_posture
 from skills.motion.reach import Reach, plan_reach
 from skills.motion.view import RobotView, look
-from skills.programs.program import ScriptedSkill
+from skills.programs.program import ScriptedSkill, Tried
 from skills.programs.targets import enclosed, episode_target, pick_target
 from skills.tasks.outlines import free_space
 from skills.tasks.tolerances import AT_REST
@@ -18,7 +18,6 @@ from tpsrl.robot.kinematics import arm_kinematics
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
 _ATTEMPTS = 3
-_MOST_BANNED = 8
 _FAR_STEP, _NEAR_STEP = 0.012, 0.005
 """How far the cup moves a step on its way in: in free air and next to the object, m."""
 _BEYOND = 0.06
@@ -37,24 +36,13 @@ class Pick(ScriptedSkill):
     name = "pick"
 
     def __init__(self) -> None:
-        self._banned: list[Reach] = []
-        self._about: tuple[str, int | None] = ("", None)
-        self._step = 0
-
-    def _remembered(self, sim: Simulator, env_id: int) -> list[Reach]:
-        """Return the approaches that failed on this object earlier in the episode."""
-        about = (sim.episode(env_id).episode_id, self.call.target)
-        step = int(sim.state().step_count[env_id])
-        if about != self._about or step < self._step or len(self._banned) > _MOST_BANNED:
-            self._banned = []
-        self._about, self._step = about, step
-        return self._banned
+        self._tried = Tried()
 
     def run(self, sim: Simulator, env_id: int) -> Actions:
         """See :meth:`ScriptedSkill.run`."""
         target = episode_target(sim, env_id, self.call)
         wanted = target.object_index
-        banned = self._remembered(sim, env_id)
+        banned = self._tried.at(sim, env_id, self.call)
         for _ in range(_ATTEMPTS):
             view = look(sim, env_id)
             if view.held_object == wanted:

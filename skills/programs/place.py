@@ -7,7 +7,7 @@ from skills.motion.postures import rest_posture
 from skills.motion.reach import plan_reach
 from skills.motion.view import look
 from skills.programs.pick import back_out, go_before, move_in
-from skills.programs.program import ScriptedSkill
+from skills.programs.program import ScriptedSkill, Tried
 from skills.programs.targets import episode_target, place_goal, place_target
 from skills.tasks.tolerances import AT_REST
 from tpsrl.sim.door import Simulator
@@ -18,6 +18,9 @@ class Place(ScriptedSkill):
 
     name = "place"
 
+    def __init__(self) -> None:
+        self._tried = Tried()
+
     def run(self, sim: Simulator, env_id: int) -> Actions:
         """See :meth:`ScriptedSkill.run`."""
         target = episode_target(sim, env_id, self.call)
@@ -25,7 +28,14 @@ class Place(ScriptedSkill):
         if view.held_object != target.object_index:
             raise GiveUpError("object not held")
         goal = place_goal(sim, env_id, self.call)
-        reach = plan_reach(sim, env_id, view, place_target(sim, env_id, view, target, goal))
+        tip = place_target(sim, env_id, view, target, goal)
+        tried = self._tried.at(sim, env_id, self.call)
+        try:
+            reach = plan_reach(sim, env_id, view, tip, banned=tried)
+        except GiveUpError:
+            tried.clear()
+            reach = plan_reach(sim, env_id, view, tip)
+        tried.append(reach)  # whoever comes back with the object has lost it at the last one
         for action in go_before(sim, env_id, reach):
             yield action
             if look(sim, env_id).held_object != target.object_index:

@@ -8,8 +8,29 @@ import numpy as np
 
 from skills.interface import Skill, SkillCall, SkillStatus
 from skills.motion.moves import Actions, GiveUpError, still
+from skills.motion.reach import Reach
 from skills.motion.view import look
 from tpsrl.sim.door import Simulator
+
+_MOST_TRIED = 8
+
+
+class Tried:
+    """Approaches that were tried in vain on one thing earlier in an episode."""
+
+    def __init__(self) -> None:
+        self._plans: list[Reach] = []
+        self._about: tuple[str, int | None] = ("", None)
+        self._step = 0
+
+    def at(self, sim: Simulator, env_id: int, call: SkillCall) -> list[Reach]:
+        """Return those of a call, to be added to; none at another thing or in another episode."""
+        about = (sim.episode(env_id).episode_id, call.target)
+        step = int(sim.state().step_count[env_id])
+        if about != self._about or step < self._step or len(self._plans) > _MOST_TRIED:
+            self._plans = []
+        self._about, self._step = about, step
+        return self._plans
 
 
 class ScriptedSkill(Skill):
