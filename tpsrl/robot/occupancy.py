@@ -123,6 +123,7 @@ def _look(
     tangent = np.tan(fetch.HEAD_CAMERA_HFOV / 2.0)
     cosine, sine = np.cos(pose[2]), np.sin(pose[2])
     found = np.zeros((side, side), dtype=np.int8)
+    box = _around(pose, low, side)
     for i in range(pixels):
         up = (1.0 - 2.0 * (i + 0.5) / pixels) * tangent
         for j in range(pixels):
@@ -138,22 +139,42 @@ def _look(
             b = int((pose[1] + sine * x + cosine * y - low[1]) / CELL)
             if not (0 <= a < side and 0 <= b < side):
                 continue
+            box[0], box[1] = min(box[0], a), max(box[1], a + 1)
+            box[2], box[3] = min(box[2], b), max(box[3], b + 1)
             if height < _LOW:
                 found[a, b] = max(found[a, b], 1)
             else:
                 found[a, b] = 2
                 top[a, b] = max(top[a, b], height)
-    _count(score, top, found, pose, low)
+    _count(score, top, found, pose, low, box)
+
+
+@compiled_later
+def _around(pose: np.ndarray, low: np.ndarray, side: int) -> np.ndarray:
+    """Return (4,) int: first cell and one after the last along both sides that the base covers."""
+    box = np.empty(4, dtype=np.int64)
+    for k in range(2):
+        first = int(np.floor((pose[k] - _RADIUS - low[k]) / CELL))
+        last = int(np.floor((pose[k] + _RADIUS - low[k]) / CELL))
+        box[2 * k], box[2 * k + 1] = min(max(first, 0), side), min(max(last + 1, 0), side)
+    return box
 
 
 @compiled_later
 def _count(
-    score: np.ndarray, top: np.ndarray, found: np.ndarray, pose: np.ndarray, low: np.ndarray
+    score: np.ndarray,
+    top: np.ndarray,
+    found: np.ndarray,
+    pose: np.ndarray,
+    low: np.ndarray,
+    box: np.ndarray,
 ) -> None:
-    """Count what one picture showed: ``found`` is 2 where something stands, 1 on the floor."""
-    side = len(score)
-    for a in range(side):
-        for b in range(side):
+    """Count what one picture showed: ``found`` is 2 where something stands, 1 on the floor.
+
+    Nothing was found outside the cells of ``box``, and the base is not there.
+    """
+    for a in range(box[0], box[1]):
+        for b in range(box[2], box[3]):
             x, y = low[0] + CELL * (a + 0.5) - pose[0], low[1] + CELL * (b + 0.5) - pose[1]
             if x * x + y * y < _RADIUS * _RADIUS:
                 score[a, b], top[a, b] = -_SURE, 0.0
