@@ -103,7 +103,9 @@ class NetConfig:
     noise_correlation: float = option(
         0.0, "of the exploration noise of successive steps", above=-1, below=1
     )
-    freeze_norm: bool = option(False, "keep the pretrained observation statistics")
+    freeze_norm: bool = option(
+        False, "keep the observation statistics of the pretrained policy; its critic's go on"
+    )
     compile: bool = option(False, "torch.compile the encoder; needs a C++ compiler")
 
 
@@ -291,6 +293,12 @@ def validate_pretrained(config: TrainConfig) -> None:
     for key, used in wanted.items():
         if used and not config.pretrained:
             raise ConfigError(f"'{key}' needs a pretrained policy: give pretrained=PATH")
+    parts = config.pretrained_parts
+    if config.net.freeze_norm and parts and "encoder" not in parts:
+        raise ConfigError(
+            "'net.freeze_norm' keeps the statistics of a pretrained encoder, and pretrained_parts "
+            "has none: add encoder to it, or leave net.freeze_norm out"
+        )
 
 
 def validate(config: TrainConfig) -> None:

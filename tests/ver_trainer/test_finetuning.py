@@ -167,13 +167,15 @@ def test_packed_pass_of_a_separate_critic_equals_its_steps() -> None:
     torch.testing.assert_close(last[2:], state[:, :24])
 
 
-def test_frozen_statistics_stay() -> None:
+def test_frozen_statistics_stay_and_a_critics_do_not() -> None:
     for frozen in (True, False):
-        policy = make_policy(BOX, NetConfig(mlp=[8], normalize_obs=True, freeze_norm=frozen))
+        net = NetConfig(mlp=[8], normalize_obs=True, freeze_norm=frozen, separate_critic=True)
+        policy = make_policy(BOX, net)
         storage = continuous_storage(policy)
         learner = PPOLearner(policy, PPOConfig(), OptimConfig(), Group(), np.random.default_rng(0))
         learner.update(storage, 0.0)
         assert (policy.encoder.norm.mean.abs().max() == 0) == frozen
+        assert policy.critic_encoder.norm.mean.abs().max() > 0
 
 
 @pytest.mark.parametrize("name", ["adam", "lamb"])

@@ -105,3 +105,9 @@ def test_options_that_need_a_pretrained_policy_say_so(option: str, tmp_path: Pat
     with pytest.raises(ConfigError, match=f"'{key}' needs.*give pretrained=PATH"):
         train(config(tmp_path / "run", **values))
     assert not (tmp_path / "run").exists()  # the command with the remedy is not refused
+
+
+def test_statistics_that_do_not_come_along_cannot_be_kept(tmp_path: Path) -> None:
+    values = {"net.freeze_norm": True, "pretrained": "x", "pretrained_parts": ["core", "actor"]}
+    with pytest.raises(ConfigError, match="pretrained_parts has none: add encoder to it"):
+        train(config(tmp_path / "run", **values))

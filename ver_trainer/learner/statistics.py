@@ -37,11 +37,9 @@ def update_observations(
     policy: Policy, storage: RolloutStorage, rows: np.ndarray, group: Group, critic_only: bool
 ) -> None:
     """Adds the observations in ``rows`` to what ``net.normalize_obs`` divides by."""
-    if policy.config.freeze_norm:
-        return
     index = torch.from_numpy(rows).to(storage.tensors["value"].device)
     for encoder, norm in policy.normalizers():
-        if critic_only and encoder is policy.encoder:
+        if encoder is policy.encoder and (critic_only or policy.config.freeze_norm):
             continue  # new statistics would move the policy
         vector = encoder.vector({key: storage.obs[key][index] for key in encoder.vectors})
         norm.update(*moments(vector, group))
