@@ -18,6 +18,7 @@ from ver_trainer.envs.inline import InlinePool
 from ver_trainer.errors import CheckpointError
 from ver_trainer.parts import Parts
 from ver_trainer.recent import RecentEpisodes
+from ver_trainer.rollout.batched import BatchedEnv
 from ver_trainer.rollout.collector import Collector, EpisodeEnd
 
 
@@ -115,6 +116,8 @@ def restore(runner: Run, checkpoint: Path, state: dict[str, Any]) -> None:
         parts.pool.restore(state["pool"])
         parts.collector.restore(state["collector"])
         parts.storage.restore(state["storage"])
+    if isinstance(parts.pool, BatchedEnv):
+        parts.pool.go_on(runner.steps)
     if "random" in state:
         restore_random(state["random"], parts.generator, parts.rng)
 

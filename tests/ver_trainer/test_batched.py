@@ -106,9 +106,17 @@ def test_a_rollout_that_ends_early_is_learned_from(tmp_path: Path) -> None:
 
 
 def test_training_and_resume(tmp_path: Path) -> None:
-    result = train(config(tmp_path), Worlds)
+    seeds = []
+
+    class Noted(Worlds):
+        def reset(self, seed: int) -> Any:
+            seeds.append(seed)
+            return super().reset(seed)
+
+    result = train(config(tmp_path), Noted)
     assert result.finished and result.steps == 240 and np.isfinite(result.mean_return)
-    assert train(config(tmp_path, total_steps=480), Worlds).steps == 480
+    assert train(config(tmp_path, total_steps=480), Noted).steps == 480
+    assert seeds == [1, 1, 241]  # a run that goes on begins with other episodes
 
 
 def test_broken_reward_is_named(tmp_path: Path) -> None:

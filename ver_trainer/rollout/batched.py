@@ -71,6 +71,10 @@ class BatchedEnv:
         first, self._first = self._first, None
         return first if first is not None else flatten(self.env.reset(seed=self.seed)[0])
 
+    def go_on(self, steps: int) -> None:
+        """Seeds the next reset anew, after so many steps of the run before."""
+        self.seed, self._first = self.seed + steps, None
+
     def close(self) -> None:
         """Closes the environment."""
         self.env.close()
