@@ -106,6 +106,9 @@ def cartpole(folder: Path) -> dict[str, str]:
 
 def main(words: list[str]) -> int:
     """Make the digests; write or compare them."""
+    if not all("=" in word for word in words):
+        print(__doc__)
+        return 0 if words in (["--help"], ["-h"]) else 2
     options = dict(word.split("=", 1) for word in words)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
