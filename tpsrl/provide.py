@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import sys
 import warnings
 from pathlib import Path
@@ -55,7 +56,7 @@ def load_scenario_episodes(
         episodes = (*episodes, *more)  # those that ship stay what they are
     _check_scenario(rules.name, episodes, source)
     if data is not None:
-        _check_playable(episodes[:count], source)
+        check_playable(episodes[:count], source)
     if count is not None and len(episodes) < count:
         raise UserError(f"{source} holds {len(episodes)} episodes; {count} were asked for")
     return tuple(episodes[:count])
@@ -141,7 +142,7 @@ def find_episodes(scenario: str, split: str) -> Path:
 
 def _made(rules: Scenario, split: str) -> list[tuple[int, Path]]:
     """Return the sets that were made on this machine, with their sizes, the largest last."""
-    pattern = f"{rules.name}_{split}_*_{fingerprint(rules, split, 0)}.json.gz"
+    pattern = f"{glob.escape(rules.name)}_{split}_*_{fingerprint(rules, split, 0)}.json.gz"
     files = (cache_dir() / "episodes").glob(pattern)
     return sorted((int(path.name.split("_")[-2]), path) for path in files)
 
@@ -166,8 +167,16 @@ def _check_scenario(scenario: str, episodes: tuple[Episode, ...], source: Path) 
             )
 
 
-def _check_playable(episodes: tuple[Episode, ...], source: Path) -> None:
-    """Refuse a foreign file before hours are spent on its good part."""
+def check_playable(episodes: tuple[Episode, ...], source: Path) -> None:
+    """Refuse a foreign file before hours are spent on its good part.
+
+    Args:
+        episodes: of the file, those that are used.
+        source: the file.
+
+    Raises:
+        UserError: there are none, or one that cannot be played in our apartment.
+    """
     if not episodes:
         raise UserError(f"{source} holds no episodes")
     apartment, types = load_apartment(), object_types()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -50,8 +51,9 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         StorageError: if the system refuses to write.
     """
-    # Two processes may make the same file, e.g. of a cache.
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    # Two processes may make the same file, e.g. of a cache; of two machines with the same number.
+    own = f"{os.getpid()}-{secrets.token_hex(4)}"
+    temporary = path.with_name(f".{path.stem}.{own}.tmp{path.suffix}")
     try:
         with writing(path):
             yield temporary

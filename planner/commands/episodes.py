@@ -15,6 +15,7 @@ from tpsrl.generation.parallel import generate
 from tpsrl.generation.rules import SPLIT_LAYOUTS, load_scenario, with_clutter
 from tpsrl.launch.config import LAUNCH, LaunchConfig
 from tpsrl.launch.start import as_one_job
+from tpsrl.provide import check_playable
 from tpsrl.scenes.apartment import load_apartment
 from ver_trainer.options import load
 
@@ -83,6 +84,7 @@ def _move(config: EpisodesConfig, source: Path) -> int:
     if not config.split.startswith("wide"):
         raise UserError("moved= is for split=wide and split=widedev: its episodes are not checked")
     episodes = load_episodes(source).episodes
+    check_playable(episodes, source)
     found = moved_episodes(episodes, load_apartment(), config.split, config.n, config.seed)
     save_episodes(config.out, EpisodeSet(tuple(found)))
     print(f"{config.out}: {config.n} episodes of {source} in {config.split} layouts")

@@ -318,3 +318,11 @@ def test_states_come_back_as_they_were(tmp_path: Path) -> None:
     for odd in (object(), {1}, np.array([None]), signal.SIGINT, np.datetime64("2020-01-01")):
         with pytest.raises(ConfigError, match="state_dict"):
             pack_state({"learner": [odd]})
+
+
+def test_writers_of_one_file_do_not_share_a_name(tmp_path: Path) -> None:
+    """Process numbers of two machines may be the same."""
+    with replacing(tmp_path / "file") as first, replacing(tmp_path / "file") as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert (tmp_path / "file").read_text() == "first" and len(list(tmp_path.iterdir())) == 1

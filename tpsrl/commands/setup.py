@@ -57,17 +57,22 @@ def install_command() -> str:
     return f"sudo apt-get update && sudo apt-get install -y {' '.join(EGL_PACKAGES)}"
 
 
-def probe_opengl() -> tuple[str | None, str]:
+def probe_opengl(seconds: float = 120.0) -> tuple[str | None, str]:
     """Open an off-screen context in a process of its own.
 
     A failed attempt leaves half-loaded libraries behind, so each try needs a fresh process.
 
+    Args:
+        seconds: after which it counts as failed.
+
     Returns:
         The working backend (``"egl"`` or ``"osmesa"``) or ``None``, and the reason.
     """
-    result = subprocess.run(
-        [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=120
-    )
+    command = [sys.executable, "-c", _PROBE]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None, f"the OpenGL check has not ended within {seconds:g} s; is a driver stuck?"
     if result.returncode == 0:
         return result.stdout.split()[-1], ""
     lines = result.stderr.strip().splitlines() or ["the OpenGL check ended without a message"]

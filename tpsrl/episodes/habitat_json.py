@@ -41,6 +41,8 @@ _MARKER_TYPE = "articulated_object"
 MOST_OBJECTS = 500
 """Most movable objects of an episode; the benchmark's have about 20."""
 _LINK_ID = re.compile(r"-?[0-9]{1,6}")
+_GZIP_SYSTEM = 9
+"""Byte of gzip's header that names the system, of which Pythons say different things."""
 _NO_START = ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0])
 
 
@@ -82,6 +84,7 @@ def save_episodes(path: str | Path, episodes: EpisodeSet, decimals: int = 5) -> 
         raise UserError(f"{source}: a field holds NaN or infinity; correct it") from None
     if path.suffix == ".gz":
         data = gzip.compress(data, compresslevel=9, mtime=0)
+        data = data[:_GZIP_SYSTEM] + b"\xff" + data[_GZIP_SYSTEM + 1 :]
     write_atomically(path, data)
 
 

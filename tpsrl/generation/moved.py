@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from tpsrl.episodes.types import Episode
-from tpsrl.errors import UserError
+from tpsrl.errors import UserError, nearest
 from tpsrl.geometry.rotations import frame, matrix_to_quat, planar_frame
 from tpsrl.scenes.description import Apartment, Layout
 from tpsrl.scenes.geometry import find_receptacle
@@ -53,8 +53,13 @@ def moved_episode(episode: Episode, apartment: Apartment, layout: Layout, name: 
     """Return an episode, called ``name``, with its furniture as in another layout.
 
     Raises:
-        UserError: an object or a goal lies on no furniture.
+        UserError: an object or a goal lies on no furniture, or the episode is of another apartment.
     """
+    if episode.layout not in apartment.layouts:
+        raise UserError(
+            f"episode '{episode.episode_id}' cannot be moved: apartment '{apartment.name}' has no"
+            f" layout '{episode.layout}'{nearest(episode.layout, apartment.layouts)}"
+        )
     old = apartment.layouts[episode.layout]
 
     def move(pos: np.ndarray, quat: np.ndarray, place: str) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from typing import Any
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from tpsrl.episodes.habitat_json import MOST_OBJECTS
 from tpsrl.errors import UserError, nearest
 from tpsrl.rooms import CONFIGS
 from tpsrl.scenes.apartment import load_apartment
@@ -126,6 +127,11 @@ class Scenario:
         goals = [(label, goal) for label, goal in self.goals.items() for _ in range(goal.count)]
         return [(f"{label}|{k}", goal) for k, (label, goal) in enumerate(goals)]
 
+    def clutter(self) -> int:
+        """Return how many objects of an episode are no targets."""
+        drawn = sum(sampler.count for sampler in self.samplers.values())
+        return drawn - sum(goal.count for goal in self.goals.values())
+
     def to_solve(self) -> bool:
         """Return whether there is anything to do in an episode."""
         return bool(self.goals or self.problem.goal)
@@ -183,8 +189,7 @@ def load_scenario(name: str) -> Scenario:
         derived = [key for key in ("name", "file") if key in content]
         if derived:
             raise UserError(f"{path}: key '{derived[0]}' is not for the file, whose name names it")
-        merged = OmegaConf.merge(OmegaConf.structured(Scenario), content)
-        scenario: Any = OmegaConf.to_object(merged)
+        scenario: Any = OmegaConf.to_object(_merged(content, str(path)))
     except OmegaConfBaseException as error:
         raise UserError(f"{path}: {_reason(error)}") from None
     scenario.name, scenario.file = path.stem, "" if path.parent == _FOLDER else str(path)
@@ -192,7 +197,28 @@ def load_scenario(name: str) -> Scenario:
     return scenario
 
 
-def _reason(error: OmegaConfBaseException) -> str:
+def _merged(content: Mapping[str, Any], where: str) -> Any:
+    """Return the content of a file in the form of a `Scenario`.
+
+    Raises:
+        UserError: one sentence that names ``where`` and the key.
+    """
+    merged: Any = OmegaConf.structured(Scenario)
+    for key, value in content.items():
+        try:
+            merged = OmegaConf.merge(merged, {key: value})
+        except OmegaConfBaseException as error:
+            raise UserError(f"{where}: {_reason(error, key)}") from None
+        except TypeError:
+            what = "a list stands where names with values belong, or they where a list does"
+            raise UserError(f"{where}: key '{key}': {what}") from None
+    return merged
+
+
+def _reason(error: OmegaConfBaseException, place: str = "") -> str:
+    """Say what is wrong where; ``place`` is the key for errors that name none."""
+    if error.key is None:
+        return f"key '{error.full_key or place}': {str(error).splitlines()[0]}"
     known = [f.name for f in fields(error.object_type)] if is_dataclass(error.object_type) else []
     if known and error.key not in known:
         place = str(error.full_key).rpartition(".")[0]
@@ -216,6 +242,7 @@ def check_scenario(scenario: Scenario) -> None:
         for link in piece.links
         if link.joint is not None
     }
+    _check_kinds(scenario, where)
     for key, names, what, known in _names(scenario, apartment, joints):
         for name in names:
             if name not in known:
@@ -245,13 +272,41 @@ def _names(
     yield "open_if_used", scenario.open_if_used, "joint", joints
 
 
+def _check_kinds(scenario: Scenario, where: str) -> None:
+    """Refuse lists and mappings where a name or a number belongs, which OmegaConf lets pass."""
+    numbers: dict[str, Mapping[str, float]] = {
+        key: getattr(scenario, key) for key in ("joints", "open_if_used", "max_per_receptacle")
+    }
+    names = {"problem.goal": scenario.problem.goal}
+    for group in ("samplers", "goals"):
+        for name, rules in getattr(scenario, group).items():
+            key = f"{group}.{name}"
+            numbers[f"{key}.region_ratio"] = rules.region_ratio
+            names[f"{key}.receptacles"] = rules.receptacles
+            names[f"{key}.objects"] = getattr(rules, "objects", [])
+    for key, values in numbers.items():
+        for name, value in values.items():
+            if type(value) not in (int, float):
+                raise UserError(f"{where}: {key}.{name}={value} must be a number")
+            if key.endswith(".region_ratio") and not 0.0 < value <= 1.0:
+                raise UserError(f"{where}: {key}.{name}={value:g} must be above 0 and at most 1")
+            if key == "max_per_receptacle" and value < 0:
+                raise UserError(f"{where}: {key}.{name}={value} must be at least 0")
+    for key, texts in names.items():
+        for text in texts:
+            if not isinstance(text, str):
+                raise UserError(f"{where}: {key} holds {text}, which is no name")
+
+
 def _check_numbers(scenario: Scenario, joints: Mapping[str, Joint], where: str) -> None:
     counts = [(f"samplers.{k}.count", s.count, 0) for k, s in scenario.samplers.items()]
     counts += [(f"goals.{k}.count", g.count, 1) for k, g in scenario.goals.items()]
     for key, count, low in [*counts, ("max_steps", scenario.max_steps, 1)]:
         if count < low:
             raise UserError(f"{where}: {key}={count} must be at least {low}")
-    wanted = Counter(goal.sampler for _, goal in scenario.targets())
+    if (drawn := sum(sampler.count for sampler in scenario.samplers.values())) > MOST_OBJECTS:
+        raise UserError(f"{where}: samplers: {drawn} objects in all, more than {MOST_OBJECTS}")
+    wanted = _targets_of(scenario)
     for label, goal in scenario.goals.items():
         sampler = scenario.samplers[goal.sampler]
         if sampler.count < wanted[goal.sampler]:
@@ -300,17 +355,33 @@ def _check_containers(
                 )
 
 
+def _targets_of(scenario: Scenario) -> Counter[str]:
+    """Return how many objects of each sampler are targets."""
+    wanted: Counter[str] = Counter()
+    for goal in scenario.goals.values():
+        wanted[goal.sampler] += goal.count
+    return wanted
+
+
 def with_clutter(scenario: Scenario, count: int) -> Scenario:
     """Return the scenario with ``count`` objects that are no targets.
 
     The last sampler that draws more objects than it makes targets of is changed.
+
+    Raises:
+        UserError: there is none.
     """
-    targets = Counter(goal.sampler for _, goal in scenario.targets())
+    targets = _targets_of(scenario)
     samplers = dict(scenario.samplers)
     for name, sampler in reversed(samplers.items()):
         if sampler.count > targets[name]:
             samplers[name] = replace(sampler, count=targets[name] + count)
             return replace(scenario, samplers=samplers)
+    if count:
+        raise UserError(
+            f"clutter={count}: all objects of {scenario.file or scenario.name} are targets; give a"
+            " sampler there a larger count, or leave clutter= out"
+        )
     return scenario
 
 

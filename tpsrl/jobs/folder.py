@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -45,7 +46,8 @@ class ResultFolder:
 
     Args:
         path: folder, created if it does not exist.
-        config: what decides the results; must equal that of earlier runs in the folder.
+        config: what decides the results; must equal that of earlier runs in the folder, unless
+            they left nothing but their config.
 
     Attributes:
         records: by index; each holds ``index`` and the ``fingerprint`` of its data.
@@ -135,9 +137,15 @@ class ResultFolder:
 
     def remove(self) -> None:
         """Remove the folder with all that is in it."""
+        # NFS keeps what is removed while it is open, under another name.
+        if self._file is not None:
+            self._file.close()
         # First: records whose config is gone already would be refused, were this interrupted.
         (self.path / EPISODES_FILE).unlink()
-        shutil.rmtree(self.path)
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.close()
+        with suppress(OSError):  # all but the folder is gone; of NFS only since the lock is
+            self.path.rmdir()
 
     def close(self) -> None:
         """Release the folder."""
@@ -164,6 +172,9 @@ class ResultFolder:
                 )
             write_json(path, config)
             return
+        if self._is_empty():  # e.g. of a command that could not make its first one
+            write_json(path, config)
+            return
         earlier = _read_config(path)
         keys = sorted(set(earlier) | set(config))
         changed = [key for key in keys if earlier.get(key) != config.get(key)]
@@ -174,6 +185,12 @@ class ResultFolder:
             raise UserError(
                 f"{self.path} holds a run with {theirs}, this one has {ours}; choose another out="
             )
+
+    def _is_empty(self) -> bool:
+        """Return whether an earlier run has left its config and nothing else."""
+        lines = self.path / EPISODES_FILE
+        others = {found.name for found in self.path.iterdir()} - {CONFIG_FILE, lines.name, ".lock"}
+        return not others and not (lines.exists() and lines.stat().st_size)
 
 
 def read_folder(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
@@ -226,7 +243,11 @@ def read_wanted(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """
     config, records = read_folder(path)
     if (path / SUMMARY_FILE).exists():
-        wanted = int(read_json(path / SUMMARY_FILE)["wanted_episodes"])
+        wanted = read_json(path / SUMMARY_FILE).get("wanted_episodes")
+        if not isinstance(wanted, int):
+            raise UserError(
+                f"{path} holds no evaluation: {SUMMARY_FILE} has no number 'wanted_episodes'"
+            )
         records = {index: record for index, record in records.items() if index < wanted}
     return config, records
 

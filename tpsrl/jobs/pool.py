@@ -36,7 +36,8 @@ class Finished(Generic[J, R]):
         result: what came of it; ``None`` if it was lost.
         attempts: workers that tried it.
         lost: every one of them died or hung.
-        exit_code: of the last one, if it was lost.
+        exit_code: of the last one, if it was lost; ``None`` where nobody knows it.
+        hung: the last one was ended because it took too long.
     """
 
     job: J
@@ -44,6 +45,7 @@ class Finished(Generic[J, R]):
     attempts: int
     lost: bool = False
     exit_code: int | None = None
+    hung: bool = False
 
 
 class _Worker(Generic[J]):
@@ -142,9 +144,8 @@ class JobPool(Generic[J, R]):
         for finished in self.run(jobs):
             if finished.lost:
                 raise UserError(
-                    f"{finished.attempts} worker processes died over the same job (exit code"
-                    f" {finished.exit_code}; is there enough memory?); run the same command again,"
-                    " it goes on where it stopped"
+                    f"{finished.attempts} worker processes {_end(finished, self._timeout)}; run the"
+                    " same command again, it goes on where it stopped"
                 )
             yield finished.job, finished.result  # type: ignore[misc]
 
@@ -180,7 +181,7 @@ class JobPool(Generic[J, R]):
 
     def _bury(self, worker: _Worker[J]) -> list[Finished[J, R]]:
         """Take a dead worker's job back, or give it up after too many deaths."""
-        code = worker.process.exitcode
+        code, hung = worker.process.exitcode, worker.process.is_alive()
         worker.stop(0.0)
         self.restarts += 1
         if worker.task is None:
@@ -196,7 +197,7 @@ class JobPool(Generic[J, R]):
         if deaths < self._attempts:
             self._queue.appendleft(worker.task)
             return []
-        return [Finished(job, None, deaths, lost=True, exit_code=code)]
+        return [Finished(job, None, deaths, lost=True, exit_code=code, hung=hung)]
 
     def _is_hung(self, worker: _Worker[J]) -> bool:
         limit = self._timeout if worker.ready else max(self._timeout, START_SECONDS)
@@ -214,6 +215,14 @@ class JobPool(Generic[J, R]):
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         self.close(grace=5.0 if kind is None else 0.0)
+
+
+def _end(finished: Finished[Any, Any], timeout: float) -> str:
+    """Say how the last worker of a lost job ended."""
+    if finished.hung:
+        return f"hung over the same job for longer than timeout={timeout:g} s"
+    code = "" if finished.exit_code is None else f"exit code {finished.exit_code}; "
+    return f"died over the same job ({code}is there enough memory?)"
 
 
 def _serve(connection: Connection, work: Any) -> None:

@@ -24,30 +24,39 @@ def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
         cpus: cores that such a cluster counts.
 
     Raises:
-        UserError: Ray is not installed, or no cluster answers at the address.
+        UserError: Ray is not installed, no cluster answers at the address or lets us in, or none
+            can start here.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = need("ray")
     # Ray's own words on what happens to nodes would bury ours; they are in its log folder.
     options: dict[str, Any] = {"logging_level": "warning", "log_to_driver": False}
-    if launch.address is None:
+    own = launch.address is None
+    if own:
         options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     else:
         options |= {"address": launch.address}
     try:
         _knock(launch.address or "")
-        session = ray.init(**options).address_info["session_dir"]
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"launch.address={launch.address}: no Ray cluster answers ({error}); start one with"
-            " 'ray start --head', or leave the address out"
-        ) from None
-    own = launch.address is None
-    with _guarded(session) if own else nullcontext():
+        context = ray.init(**options)
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise UserError(_refusal(launch.address, error)) from None
+    # A client (ray://) is told of no session.
+    with _guarded(context.address_info["session_dir"]) if own else nullcontext():
         try:
             yield ray
         finally:
             ray.shutdown()
+
+
+def _refusal(address: str | None, error: Exception) -> str:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    if address is None:
+        return f"a Ray cluster cannot start here ({reason}); see to that, or leave launch=ray out"
+    return (
+        f"launch.address={address}: no Ray cluster answers ({reason}); start one with"
+        " 'ray start --head', or leave the address out"
+    )
 
 
 @contextmanager

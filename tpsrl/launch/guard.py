@@ -18,7 +18,7 @@ _GRACE = 5.0
 
 
 def members(session: str, besides: int = 0) -> list[psutil.Process]:
-    """Return the processes that write into a session's folder: they change all else of theirs.
+    """Return our processes that write into a session's folder: they change all else of theirs.
 
     Args:
         session: folder.
@@ -27,8 +27,11 @@ def members(session: str, besides: int = 0) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            paths = [file.path for file in process.open_files()]
-            if process.pid != besides and any(p.startswith(f"{session}/") for p in paths):
+            if process.pid == besides or process.uids().real != os.getuid():
+                continue
+            # Someone may read the logs meanwhile.
+            written = [file.path for file in process.open_files() if file.mode != "r"]
+            if any(path.startswith(f"{session}/") for path in written):
                 found.append(process)
     return found
 

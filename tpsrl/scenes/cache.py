@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,16 @@ _log = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
-    """Return the folder for cached files: ``$XDG_CACHE_HOME/tpsrl`` or ``~/.cache/tpsrl``."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "tpsrl"
+    """Return the folder for cached files: ``$XDG_CACHE_HOME/tpsrl`` or ``~/.cache/tpsrl``.
+
+    A user without a home has one among the temporary files.
+    """
+    if root := os.environ.get("XDG_CACHE_HOME"):
+        return Path(root) / "tpsrl"
+    try:
+        return Path.home() / ".cache" / "tpsrl"
+    except RuntimeError:
+        return Path(tempfile.gettempdir()) / f"tpsrl-{os.getuid()}"
 
 
 def cache_key(parameters: Mapping[str, Any]) -> str:
@@ -55,7 +63,7 @@ def cached_furniture(
             raise ValueError("its digest is another")
         return _decode(json.loads(body))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if path.exists():
+        if os.path.exists(path):  # Path.exists() raises where a folder above may not be entered
             _log.warning("furniture cache %s is unreadable (%s): building it anew", path, error)
     pieces = build()
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tpsrl.cli import commands, main, summary
+from tpsrl.commands.setup import probe_opengl
 
 COMMANDS = {name: summary(module) for name, module in commands().items()}
 
@@ -131,3 +132,10 @@ def test_ctrl_c_while_the_command_line_is_imported_is_one_line(delay: float) -> 
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode in (130, 2) and errors.count("\n") == 1, errors
+
+
+def test_an_opengl_check_that_hangs_is_told() -> None:
+    assert probe_opengl(0.01) == (
+        None,
+        "the OpenGL check has not ended within 0.01 s; is a driver stuck?",
+    )

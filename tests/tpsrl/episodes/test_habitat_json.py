@@ -339,3 +339,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         save_episodes(path, random_episodes(np.random.default_rng(3)))
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["e.json"]
+
+
+def test_the_bytes_do_not_tell_pythons_apart(tmp_path):
+    save_episodes(tmp_path / "a.json.gz", random_episodes(np.random.default_rng(1)))
+    header = (tmp_path / "a.json.gz").read_bytes()[:10]
+    assert header == b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"
+    assert len(load_episodes(tmp_path / "a.json.gz")) > 0

@@ -76,3 +76,12 @@ def test_what_ships_comes_first_and_what_is_made_follows(cache: Path) -> None:
     assert names(least=103) == names(count=103)
     for least in (1, 100, 9999):  # a number too high makes none
         assert names(least=least) == kept
+
+
+def test_a_scenario_may_be_called_what_it_wants(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    mine = replace(RULES, name="mine[1]*")
+    ships = load_episodes(shipped_file("rearrange_easy")).episodes
+    path = cache / f"mine[1]*_val_2_{fingerprint(mine, 'val', 0)}.json.gz"
+    save_episodes(path, EpisodeSet(ships[:2]))
+    assert make_episodes(mine, "val", 1) == path

@@ -83,3 +83,27 @@ def test_a_file_that_is_not_there(tmp_path):
         UserError, match=r"unknown scenario .*no YAML file either; did you mean 'se"
     ):
         load_scenario(str(tmp_path / "settable.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("1.5", "[1]", "joints.fridge/top_door=[1] must be a number"),
+        ("{fridge/top_door: 1.5}", "[5]", "key 'joints': a list stands where names with values"),
+        ("count: 2", "region_ratio: {counter_left: {a: 1}}", "counter_left={'a': 1} must be a num"),
+        ("count: 2", "region_ratio: {counter_left: .nan}", "counter_left=nan must be above 0 and"),
+        ("count: 2", "region_ratio: {counter_left: 0}", "region_ratio.counter_left=0 must be abo"),
+        ("count: 2", "region_ratio: {counter_left: 1.1}", "counter_left=1.1 must be above 0 and"),
+        (GOOD, GOOD + "max_per_receptacle: {chair: -1}", "max_per_receptacle.chair=-1 must be at"),
+        (GOOD, GOOD + "max_per_receptacle: {chair: [1]}", "max_per_receptacle.chair=[1] must be"),
+        ("{sampler: can,", "{sampler: can, count: 999999999999,", "make 999999999999 targets of"),
+        ("count: 2", "count: 999999999999", "samplers: 999999999999 objects in all, more than 500"),
+        ("[005_tomato_soup_can]", "[[5]]", "samplers.can.objects holds [5], which is no name"),
+        (GOOD, GOOD + "problem: {goal: [[5]]}", "problem.goal holds [5], which is no name"),
+        (GOOD, "samplers: [1]\n", "key 'samplers': Invalid type assigned"),
+        (GOOD, "samplers: {a: [1]}\n", "key 'samplers': a list stands where names with values"),
+        (GOOD, GOOD + "problem: null", "key 'problem': field 'problem' is not Optional"),
+    ],
+)
+def test_wrong_kinds_and_numbers_are_refused(tmp_path, old, new, message):
+    test_what_cannot_be_meant_is_refused(tmp_path, old, new, message)

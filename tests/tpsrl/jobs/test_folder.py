@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tpsrl.errors import UserError
-from tpsrl.jobs.folder import ResultFolder, StorageError, read_folder
+from tpsrl.jobs.folder import ResultFolder, StorageError, read_folder, read_wanted
 
 
 @dataclass(frozen=True)
@@ -102,3 +102,46 @@ def test_a_summary_is_there_or_not(tmp_path):
         assert folder.earlier_summary() == {"complete": False}
         folder.remove()
     assert not tmp_path.exists()
+
+
+def test_a_config_without_any_record_is_replaced(tmp_path):
+    """A command that failed at its first episode does not stand in the way of the corrected one."""
+    filled(tmp_path, 0, {"seed": 1})
+    filled(tmp_path, 2)
+    with pytest.raises(UserError, match="this one has seed=1"):
+        filled(tmp_path, 2, {"seed": 1})
+    (tmp_path / "episodes.jsonl").write_text("")
+    (tmp_path / "000").mkdir()  # a training of a sweep, before any has ended
+    with pytest.raises(UserError, match="this one has seed=1"):
+        filled(tmp_path, 2, {"seed": 1})
+
+
+def test_a_sweep_is_no_evaluation(tmp_path):
+    filled(tmp_path)
+    (tmp_path / "summary.json").write_text('{"over": {}}')
+    with pytest.raises(UserError, match=r"holds no evaluation: summary.json has no number 'wante"):
+        read_wanted(tmp_path)
+
+
+REMOVED = """
+import os, sys
+from pathlib import Path
+from tpsrl.jobs.folder import ResultFolder
+
+def watch(event, words):
+    if event == "os.remove" and Path(words[0]).name == "episodes.jsonl":
+        for number in os.listdir("/proc/self/fd"):
+            if os.path.realpath(f"/proc/self/fd/{number}").endswith("episodes.jsonl"):
+                print("still open")
+
+sys.addaudithook(watch)
+with ResultFolder(Path(sys.argv[1]), {}) as folder:
+    folder.remove()
+"""
+
+
+def test_no_file_is_removed_while_it_is_open(tmp_path):
+    """NFS would keep it under another name, and the folder with it."""
+    words = [sys.executable, "-c", REMOVED, str(tmp_path / "run")]
+    assert subprocess.run(words, capture_output=True, check=True).stdout == b""
+    assert not (tmp_path / "run").exists()

@@ -65,3 +65,11 @@ def test_errors_of_jobs_reach_the_caller(tmp_path):
         list(pool.run([1, "bad"]))
     with JobPool(work) as pool, pytest.raises(RuntimeError, match="EOFError: planned"):
         list(pool.run(["end of file"]))
+
+
+def test_a_job_that_hung_is_not_told_as_memory(tmp_path):
+    with (
+        JobPool(partial(counting, tmp_path / "log"), attempts=1, timeout=1.5) as pool,
+        pytest.raises(UserError, match=r"1 worker .* hung over .* longer than timeout=1.5 s; run"),
+    ):
+        list(pool.results(["hang"]))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
+import subprocess
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -25,7 +30,12 @@ pytest.importorskip("ray")
 def cluster():
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = {"num_cpus": 1, "ray_client_server_port": port}
+    cluster = Cluster(initialize_head=True, head_node_args=words)
+    cluster.client = f"ray://127.0.0.1:{port}"
     yield cluster
     cluster.shutdown()
 
@@ -124,3 +134,89 @@ def test_an_address_where_nobody_answers_is_refused() -> None:
     launch = LaunchConfig(engine="ray", address="127.0.0.1:1")
     with pytest.raises(UserError, match=r"launch.address=127.0.0.1:1: no Ray cluster answers"):
         open_pool(launch, counting).__enter__()
+
+
+class Foreign:
+    """A job of a module that only this process has."""
+
+    def __init__(self, home: int) -> None:
+        self.home = home
+
+    def __reduce__(self):
+        return read, (self.home,)
+
+
+def read(home: int) -> Foreign:
+    if os.getpid() != home:
+        raise ModuleNotFoundError("No module named 'mine'")
+    return Foreign(home)
+
+
+@contextlib.contextmanager
+def dying():
+    os._exit(3)
+    yield
+
+
+def test_what_meets_every_worker_ends_the_command(cluster, tmp_path: Path) -> None:
+    launch = LaunchConfig(engine="ray", address=cluster.address)
+    work = partial(counting, tmp_path / "log")
+    with open_pool(launch, work) as pool:
+        with pytest.raises(RuntimeError, match="No module named 'mine'"):
+            list(pool.run([Foreign(os.getpid())]))
+        assert pool.restarts == 0
+    with (
+        open_pool(launch, dying, attempts=1) as pool,
+        pytest.raises(RuntimeError, match=r"workers die while they start .*The worker died unexp"),
+    ):
+        list(pool.run([1, 2, 3]))
+    with open_pool(launch, work, attempts=1) as pool:  # one job may kill whom it meets
+        done = list(pool.run(["die", 1, 2]))
+    assert [d.job for d in done] == [1, "die", 2] and done[1].lost
+
+
+def test_jobs_have_the_cores_they_ask_for(cluster, tmp_path: Path) -> None:
+    launch = LaunchConfig(engine="ray", address=cluster.address, cpus=99)
+    with pytest.raises(UserError, match=r"launch.cpus=99: no node .* has more than 1 cores"):
+        open_pool(launch, counting).__enter__()
+
+
+@pytest.mark.timeout(100)
+def test_a_cluster_of_ones_own_has_room_for_the_cores(tmp_path: Path) -> None:
+    launch = LaunchConfig(engine="ray", cpus=2)
+    with open_pool(launch, partial(counting, tmp_path / "log"), workers=1) as pool:
+        assert [d.job for d in pool.run([1])] == [1]
+
+
+def test_a_client_of_a_cluster_is_one_of_it(cluster, tmp_path: Path) -> None:
+    launch = LaunchConfig(engine="ray", address=cluster.client)
+    with open_pool(launch, partial(counting, tmp_path / "log")) as pool:
+        assert sorted(d.job for d in pool.run([1, 2])) == [1, 2]
+
+
+REFUSED = """
+import os, sys
+from tpsrl.errors import UserError
+from tpsrl.launch.cluster import connected
+from tpsrl.launch.config import LaunchConfig
+
+for address in (sys.argv[1], None):
+    try:
+        connected(LaunchConfig(engine="ray", address=address), 1).__enter__()
+    except UserError as error:
+        print(error)
+    os.environ |= {"RAY_TMPDIR": "/dev/null/no", "RAY_AUTH_MODE": "disabled"}
+"""
+
+
+def test_a_cluster_that_wants_a_token_or_cannot_start_is_one_sentence(
+    cluster, tmp_path: Path
+) -> None:
+    own = {"RAY_AUTH_MODE": "token", "HOME": str(tmp_path)}
+    words = [sys.executable, "-c", REFUSED, cluster.address]
+    result = subprocess.run(words, env={**os.environ, **own}, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    first, second = result.stdout.splitlines()
+    assert first.startswith(f"launch.address={cluster.address}: no Ray cluster answers (")
+    assert "token" in first
+    assert second.startswith("a Ray cluster cannot start here (") and "Not a directory" in second
