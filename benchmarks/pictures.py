@@ -34,8 +34,8 @@ class Config:
 
     json: Path | None = option(None, "report to write")
     pictures: int = option(640, "of each row", min=1)
-    worlds: tuple[int, ...] = option((1, 8, 32), "in one process", min=1)
-    sizes: tuple[int, ...] = option((64, 128), "pixels of a side", min=1)
+    worlds: list[int] = option([1, 8, 32], "in one process", min=1)
+    sizes: list[int] = option([64, 128], "pixels of a side", min=1)
 
 
 class MujocoDepth:
