@@ -33,7 +33,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.names import chosen
+from benchmarks.names import chosen, run_main
 from benchmarks.trainer import ROOT, describe_machine, end_session
 from benchmarks.trainer_setup import python_of
 from skills.book import row_of
@@ -133,20 +133,21 @@ def _at(curve: Sequence[dict[str, Any]], step: int) -> str:
 def main(words: Sequence[str]) -> None:
     """Train what is missing, print and write."""
     config = parse_or_help(Config, words, __doc__)
-    known = config.json
+    known, clients = config.json, chosen(config.clients, CLIENTS, "clients")
     report = read_json(known) if known is not None and known.exists() else {}
-    report["machine"], environment = describe_machine(), arguments(config.depth)
+    environment = arguments(config.depth)
     for seed in range(1, config.seeds + 1):
-        for client in chosen(config.clients, tuple(CLIENTS), "clients"):
+        for client in clients:
             key = f"{client} {seed}{_described(config)}"
             if key in report:
                 continue
+            machine = describe_machine()
             found = one_run(client, seed, config, environment)
-            report[key] = {"arguments": environment, **found}
+            report[key] = {"arguments": environment, "machine": machine, **found}
             if known is not None:
                 write_json(known, report)
     show(report, config)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

@@ -22,7 +22,7 @@ GAMMA, LAMBDA, CLIP, EPOCHS, PARTS, RATE, FIRST_STD = 0.95, 0.9, 0.2, 4, 16, 3e-
 class Agent(nn.Module):
     """A CNN on every picture, its features beside the vectors, an actor and a critic."""
 
-    def __init__(self, space: gymnasium.spaces.Dict, actions: int) -> None:
+    def __init__(self, space: Any, actions: int) -> None:
         super().__init__()
         self.pictures = [k for k, box in space.items() if box.dtype == np.uint8]
         self.vectors = [k for k in space if k not in self.pictures]
@@ -86,7 +86,7 @@ def train(env_id: str, arguments: dict[str, Any], worlds: int, length: int, step
     torch.manual_seed(seed)
     mode = "vector_entry_point"  # resets in the step that ends; "sync" and "async" one step later
     made = gymnasium.make_vec(env_id, num_envs=worlds, vectorization_mode=mode, **arguments)
-    env = NormalizeReward(RecordEpisodeStatistics(made), GAMMA)  # rewards are of any size
+    env: Any = NormalizeReward(RecordEpisodeStatistics(made), GAMMA)  # rewards are of any size
     agent = Agent(env.single_observation_space, env.single_action_space.shape[0])
     adam = torch.optim.Adam(agent.parameters(), RATE, eps=1e-5)
     won, returns = deque[float](maxlen=100), deque[float](maxlen=100)

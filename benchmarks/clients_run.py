@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import clients_ppo as ppo
+from benchmarks.names import run_main
 
 ENV = "skills.envs:tpsrl/OpenCabinet-v0"
 ROWS = 4096
@@ -38,7 +39,7 @@ def ours(steps: int, seed: int, worlds: int, arguments: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as out:
         values = {
             "env": ENV, "env_args": arguments, "preload": ["skills.envs"], "out": out, "seed": seed,
-            "total_steps": steps, "collect.num_envs": worlds, "collect.worlds": 0,
+            "device": "cpu", "total_steps": steps, "collect.num_envs": worlds, "collect.worlds": 0,
             "collect.steps": ROWS // worlds, "net.normalize_returns": True,
             "net.encoder": "cnn" if arguments["depth"] else "mlp",
             "net.image_features": 256, "net.mlp": [64, 64], "net.fusion": [64, 64],
@@ -105,4 +106,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

@@ -6,8 +6,9 @@
 one node of which is killed in the middle; every record must be there once, with the same result to
 the bit. ``train``: two ranks, one on each node, one node killed; the run must go on with the rank
 that is left and count every step once. ``stray``: a command that started a cluster of its own is
-interrupted and killed; no process and no shared memory of it may be left. ``slurm``: two ranks
-through submitit on a real SLURM, its signal in the middle; the run must come back and end.
+interrupted and killed; no process and no shared memory of it may be left, and Ctrl-C ends with code
+130. ``slurm``: two ranks through submitit on a real SLURM, its signal in the middle; the run must
+come back and end.
 Needs ``pip install 'tpsrl[ray,slurm]'``.
 """
 
@@ -31,7 +32,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.names import chosen
+from benchmarks.names import chosen, run_main
 from tpsrl.files import write_json
 from tpsrl.launch.guard import members
 from ver_trainer.options import option, parse_or_help
@@ -43,6 +44,8 @@ CARTPOLE = (
     *("env=CartPole-v1", "collector=inline", "log.tensorboard=false"),
     *("collect.num_envs=4", "collect.steps=64"),
 )
+ROWS = 4 * 64
+"""Most steps of an update that a rank of these trainings brings."""
 
 
 @dataclass
@@ -117,7 +120,7 @@ def until(done: Callable[[], bool], seconds: float, process: subprocess.Popen[st
     while not done():
         if process.poll() is not None or time.monotonic() > end:
             process.kill()
-            raise RuntimeError(f"{process.args} did not get there (code {process.poll()})")
+            raise RuntimeError(f"{process.args!r} did not get there (code {process.poll()})")
         time.sleep(0.1)
 
 
@@ -211,16 +214,19 @@ def part_train(folder: Path, config: Config) -> dict[str, Any]:
     words = ("train", *CARTPOLE, f"total_steps={total}", "launch.ranks=2", "log.progress=false")
     disturbed((*words, "log.checkpoint_interval=10"), run, 40, run / "metrics.jsonl")
     records = [json.loads(line) for line in lines_of(run / "metrics.jsonl")]
-    newest = sorted((run / "checkpoints").glob("update_*"))
+    newest = sorted(p for p in (run / "checkpoints").glob("update_*") if not p.suffix)
     ranks = [json.loads((path / "meta.json").read_text())["ranks"] for path in newest]
     updates = [record["update"] for record in records]
     steps = [record["step"] for record in records]
+    each = sorted({b - a for a, b in itertools.pairwise(steps)})
     return {
         "steps": steps[-1],
         "finished": steps[-1] >= total,
         "ranks of the last checkpoints": ranks,
+        "goes on with one rank": ranks[-1:] == [1],
         "updates counted once": updates == list(range(1, len(updates) + 1)),
-        "steps of an update": sorted({b - a for a, b in itertools.pairwise(steps)}),
+        "steps of an update": each,
+        "steps counted once": bool(each) and each[0] > 0 and each[-1] <= 2 * ROWS,
     }
 
 
@@ -260,15 +266,26 @@ def part_stray(folder: Path, config: Config) -> dict[str, Any]:
             os.environ[mark] = "1"
             process = tpsrl(*words, f"out={out}", wait=False, start_new_session=True)
             del os.environ[mark]
-            until(lambda out=out, name=name: bool(lines_of(out / begun[name])), 300, process)
-            process.send_signal(number)
-            code = process.wait(timeout=120)
-            end = time.monotonic() + 30
-            while left_over(mark, shared) and time.monotonic() < end:
-                time.sleep(0.5)
-            left = left_over(mark, shared)
-            found[f"{name}, {number.name}"] = {"code": code, "left": left}
+            try:
+                code = ended_by(number, process, out / begun[name])
+                end = time.monotonic() + 30
+                while left_over(mark, shared) and time.monotonic() < end:
+                    time.sleep(0.5)
+                left = left_over(mark, shared)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            expected = 130 if number == signal.SIGINT else -signal.SIGKILL
+            told = {"code": code, "code as it must be": code == expected, "left": left}
+            found[f"{name}, {number.name}"] = told
     return found
+
+
+def ended_by(number: int, process: subprocess.Popen[str], records: Path) -> int:
+    """Send a signal to a command that has written its first record; return its exit code."""
+    until(lambda: bool(lines_of(records)), 300, process)
+    process.send_signal(number)
+    return process.wait(timeout=120)
 
 
 def part_slurm(folder: Path, config: Config) -> dict[str, Any]:
@@ -278,8 +295,8 @@ def part_slurm(folder: Path, config: Config) -> dict[str, Any]:
         return {"not run": "there is no srun on this machine"}
     run, total = folder / "run", 200_000
     words = ("train", *CARTPOLE, f"total_steps={total}", f"out={run}", "log.progress=false")
-    words += ("launch=slurm", "launch.ranks=2", f"launch.folder={folder / 'jobs'}")
-    process = tpsrl(*words, stdout=subprocess.PIPE)
+    launch = ("launch=slurm", "launch.ranks=2", f"launch.folder={folder / 'jobs'}")
+    process = tpsrl(*words, *launch, stdout=subprocess.PIPE)
     assert process.stdout is not None
     job = process.stdout.read().split("as job ")[1].split(";")[0]
     waiting = subprocess.Popen(["sleep", "900"], text=True)
@@ -306,7 +323,8 @@ def wrong(found: dict[str, Any]) -> list[str]:
     """Return what is not as it must be in the report of a part."""
     bad = [key for key in ("missing", "different") if found.get(key)]
     bad += [key for key, value in found.items() if value is False]
-    return bad + [key for key, row in found.items() if isinstance(row, dict) and row.get("left")]
+    rows = {key: row for key, row in found.items() if isinstance(row, dict)}
+    return bad + [key for key, row in rows.items() if row.get("left") or wrong(row)]
 
 
 def main(words: Sequence[str]) -> None:
@@ -326,4 +344,4 @@ def main(words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

@@ -27,12 +27,12 @@ import numpy as np
 import psutil
 from rich.progress import Progress
 
+from benchmarks.names import run_main
 from eval.episode import EpisodeRecord, run_episode
 from planner.chain.make import make_agent, make_task
 from tpsrl.engines import make_simulator
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.episodes.types import Episode, EpisodeSet
-from tpsrl.errors import UserError
 from tpsrl.files import write_json
 from tpsrl.generation.rules import load_scenario
 from tpsrl.habitat.export.dataset import export_dataset
@@ -336,7 +336,4 @@ def _report(
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    sys.exit(run_main(main))

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.names import run_main
 from eval.episode import EpisodeRecord, run_episode
 from planner.chain.make import make_agent, make_task
 from tpsrl.engines import make_simulator
@@ -125,8 +126,12 @@ def measure(config: Config) -> dict[str, list[Run]]:
             count = min(_BLOCK, config.random - first)
             jobs.append(("random_pick", pool.submit(chance, first, count)))
         runs: dict[str, list[Run]] = defaultdict(list)
-        for name, job in track(jobs, "jobs of ten episodes"):
-            runs[name] += job.result()
+        try:
+            for name, job in track(jobs, "jobs of ten episodes"):
+                runs[name] += job.result()
+        except BaseException:  # e.g. Ctrl-C, after which jobs that wait are not worth their time
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return runs
 
 
@@ -178,4 +183,4 @@ def main(overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(run_main(main))

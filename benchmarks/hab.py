@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.names import chosen
+from benchmarks.names import chosen, run_main
 from eval.commands.eval import run
 from eval.figures import draw_stages, load_runs
 from eval.statistics import wilson
 from planner.chain.catalog import AGENTS, agent_kind, policies_of
 from planner.chain.problems import to_solve
 from planner.chain.tpsrl import EXECUTORS
-from tpsrl.errors import UserError
 from ver_trainer.options import option, parse_or_help
 
 
@@ -115,18 +114,18 @@ def plan_runs(config: Config) -> list[dict[str, Any]]:
 
 def main(overrides: list[str]) -> int:
     """Evaluate what is missing, print the table and draw the figure."""
+    return run_main(_measure, overrides)
+
+
+def _measure(overrides: list[str]) -> int:
     config = parse_or_help(Config, overrides, __doc__)
-    try:
-        runs = plan_runs(config)
-        for words in runs:
-            code = run([f"{key}={value}" for key, value in words.items()])
-            if code:
-                return code
-        folders = [Path(words["out"]) for words in runs]
-        print(draw_stages(load_runs(folders), config.out / "stages.png"))
-    except UserError as error:
-        print(f"benchmarks.hab: {error}", file=sys.stderr)
-        return 2
+    runs = plan_runs(config)
+    for words in runs:
+        code = run([f"{key}={value}" for key, value in words.items()])
+        if code:
+            return code
+    folders = [Path(words["out"]) for words in runs]
+    print(draw_stages(load_runs(folders), config.out / "stages.png"))
     print(HEAD)
     for folder in folders:
         print(row(folder))
@@ -134,4 +133,4 @@ def main(overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(run_main(main))

@@ -3,7 +3,8 @@
 ``python -m benchmarks.learning json=FILE [tasks=cartpole,pendulum,memory schemes=ver,ddppo
 seeds=5 steps=0]`` trains, evaluates every policy over 20 episodes, and prints the interquartile
 mean over seeds with a 95% bootstrap interval, and the steps needed to reach the task's threshold.
-Runs that FILE already holds are not done again, so the same command goes on after an interruption.
+Runs that FILE already holds are not done again, so the same command goes on after an interruption;
+more seeds than are asked for stay in it, and are not printed.
 
 ``tasks=repeat_previous,hopper schemes=ver,sb3`` needs packages of others (POPGym, MuJoCo's tasks,
 sb3-contrib): all runs of these tasks, ours too, are made in an environment of their own that
@@ -28,11 +29,15 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from benchmarks.names import chosen, run_main
+from benchmarks.trainer import SCHEMES, describe_machine
 from benchmarks.trainer_setup import python_of
 from tpsrl.files import write_json
 from ver_trainer import evaluate, load_config, load_policy, train
 from ver_trainer.envs.slot import EnvFactory
+from ver_trainer.errors import UserError
 from ver_trainer.options import option, parse_or_help
+from ver_trainer.reading import read_json
 
 
 class Recall(gym.Env[Any, Any]):
@@ -165,7 +170,7 @@ def train_here(task: str, scheme: str, seed: int, steps: int) -> tuple[float, fl
     """Trains once with our trainer in this process; see :func:`one_run`."""
     with tempfile.TemporaryDirectory() as out:
         config = load_config(
-            scheme=scheme, seed=seed, out=out, env_args={"task": task},
+            scheme=scheme, seed=seed, out=out, device="cpu", env_args={"task": task},
             **{"log.progress": False, "log.tensorboard": False, "log.keep_checkpoints": 1,
                "log.checkpoint_interval": 10**6, "log.window": 50},
             **TASKS[task]["values"] | {"total_steps": steps},
@@ -194,14 +199,15 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     return float(np.percentile(draws, 2.5)), float(np.percentile(draws, 97.5))
 
 
-def summarise(runs: list[list[float]], threshold: float) -> dict[str, Any]:
+def summarise(runs: list[list[Any]], threshold: float) -> dict[str, Any]:
     """Interquartile mean, interval and steps to the threshold of ``[return, steps]`` per seed."""
+    median = float(np.median([np.inf if s is None else s for _, s in runs]))
     returns = np.array([r for r, _ in runs])
     low, high = interval(returns)
     return {
         "runs": runs, "iqm": interquartile_mean(returns), "interval": [low, high],
         "threshold": threshold, "reached": sum(r[1] is not None for r in runs),
-        "median_steps": float(np.median([np.inf if s is None else s for _, s in runs])),
+        "median_steps": median if np.isfinite(median) else None,
     }  # fmt: skip
 
 
@@ -216,21 +222,49 @@ class Config:
     steps: int = option(0, "environment steps of a run; 0: the task's", min=0)
 
 
+def pairs_of(config: Config) -> list[tuple[str, str]]:
+    """Return the tasks and schemes to run.
+
+    Raises:
+        UserError: an unknown name, or a task that the other trainer is not measured on.
+    """
+    tasks = chosen(config.tasks, tuple(TASKS), "tasks")
+    schemes = chosen(config.schemes, (*SCHEMES, "sb3"), "schemes")
+    ours = [task for task in tasks if not TASKS[task].get("apart")]
+    if "sb3" in schemes and ours:
+        peers = [task for task, row in TASKS.items() if row.get("apart")]
+        raise UserError(f"schemes=sb3 has no task '{ours[0]}'; give tasks={','.join(peers)}")
+    return [(task, scheme) for task in tasks for scheme in schemes]
+
+
+def show(task: str, scheme: str, row: dict[str, Any]) -> None:
+    """Print a line of the table."""
+    low, high = row["interval"]
+    middle = "never" if row["median_steps"] is None else f"after {row['median_steps']:,.0f} steps"
+    print(
+        f"{task:9} {scheme:6} IQM {row['iqm']:8.2f} [{low:.2f}, {high:.2f}]  threshold "
+        f"{row['threshold']:g} reached by {row['reached']}/{len(row['runs'])}, median {middle}",
+        flush=True,
+    )
+
+
 def main(words: Sequence[str]) -> None:
     """Train what is missing and print one line a task and scheme."""
     config = parse_or_help(Config, words, __doc__)
-    known, seeds = config.json, config.seeds
-    report = json.loads(known.read_text()) if known is not None and known.exists() else {}
-    pairs = [(t, s) for t in config.tasks.split(",") for s in config.schemes.split(",")]
+    known, seeds, pairs = config.json, config.seeds, pairs_of(config)
+    report = read_json(known) if known is not None and known.exists() else {}
     begin, fresh = time.monotonic(), 0
     for number, (task, scheme) in enumerate(pairs):
         own = TASKS[task]["values"]["total_steps"]
         key = f"{task}/{scheme}" + (f"@{config.steps}" if config.steps else "")
-        runs = report.get(key, {}).get("runs", [])[:seeds]
+        kept = report.get(key, {})
+        runs, threshold = kept.get("runs", []), TASKS[task]["threshold"]
+        machines = kept.get("machines", [None] * len(runs))
         for seed in range(len(runs) + 1, seeds + 1):
+            machines.append(describe_machine())
             mean, steps = one_run(task, scheme, seed, config.steps or own)
             runs.append([mean, steps])
-            report[key] = summarise(runs, TASKS[task]["threshold"])
+            report[key] = {**summarise(runs, threshold), "machines": machines}
             if known is not None:
                 write_json(known, report)
             fresh += 1
@@ -239,15 +273,8 @@ def main(words: Sequence[str]) -> None:
             after = "never" if steps is None else f"after {steps:,.0f} steps"
             print(f"{task} {scheme} seed {seed}: return {mean:.2f}, threshold {after} "
                   f"(at most {rest:.0f} min left)", file=sys.stderr, flush=True)  # fmt: skip
-        row = report[key] = summarise(runs, TASKS[task]["threshold"])
-        low, high = row["interval"]
-        print(
-            f"{task:9} {scheme:6} IQM {row['iqm']:8.2f} [{low:.2f}, {high:.2f}]  threshold "
-            f"{row['threshold']:g} reached by {row['reached']}/{len(runs)}, median after "
-            f"{row['median_steps']:,.0f} steps",
-            flush=True,
-        )
+        show(task, scheme, summarise(runs[:seeds], threshold))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

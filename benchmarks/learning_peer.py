@@ -11,7 +11,10 @@ import json
 import sys
 from typing import Any
 
+import numpy as np
+
 from benchmarks.learning import TASKS, make, train_here
+from benchmarks.names import run_main
 
 
 def sb3(task: str, seed: int, steps: int) -> tuple[float, float | None]:
@@ -59,7 +62,7 @@ def sb3(task: str, seed: int, steps: int) -> tuple[float, float | None]:
         test = VecNormalize(test, training=False, norm_reward=False)
         test.obs_rms = env.obs_rms
     mean, _ = evaluate_policy(model, test, 20)
-    return float(mean), float(reached[0]) if reached else None
+    return float(np.mean(mean)), float(reached[0]) if reached else None
 
 
 def main(words: list[str]) -> None:
@@ -70,4 +73,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

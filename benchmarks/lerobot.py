@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.names import run_main
 from benchmarks.trainer import ROOT, describe_machine
 from benchmarks.trainer_setup import python_of
 from eval.commands import dataset
 from tpsrl.files import write_json
+from ver_trainer.errors import UserError
 from ver_trainer.options import option, parse_or_help
 
 
@@ -55,20 +57,29 @@ def load(data: Path, frames: int) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def main(words: Sequence[str]) -> None:
-    """Load, print and write."""
+def main(words: Sequence[str]) -> int:
+    """Load, print and write.
+
+    Raises:
+        UserError: there is no data set.
+    """
     config = parse_or_help(Config, words, __doc__)
+    if config.data is not None and not (config.data / "meta" / "info.json").is_file():
+        raise UserError(f"data={config.data} is no data set: it has no meta/info.json")
     with tempfile.TemporaryDirectory() as folder:
         data = config.data or Path(folder) / "set"
         if config.data is None:
-            dataset.run(["export", "scenario=rearrange_easy", "split=val", "episodes=2",
-                         "pixels=128", f"out={data}"])  # fmt: skip
+            code = dataset.run(["export", "scenario=rearrange_easy", "split=val", "episodes=2",
+                                "pixels=128", f"out={data}"])  # fmt: skip
+            if code:
+                return code
         report = load(data, config.frames)
     for name, value in report.items():
         print(f"{name}: {value}")
     if config.json is not None:
         write_json(config.json, {"machine": describe_machine(), **report})
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

@@ -1,13 +1,14 @@
-"""Names that the key of a benchmark lists, with commas between them."""
+"""Names that the key of a benchmark lists, and the answer to names that are none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Collection, Sequence
 
 from ver_trainer.errors import UserError, nearest
 
 
-def chosen(words: str, known: Sequence[str], key: str) -> list[str]:
+def chosen(words: str, known: Collection[str], key: str) -> list[str]:
     """Return the names of a list, each once.
 
     Args:
@@ -27,3 +28,20 @@ def chosen(words: str, known: Sequence[str], key: str) -> list[str]:
     if not found:
         raise UserError(f"{key}= names nothing; choose from {', '.join(known)}")
     return list(dict.fromkeys(found))
+
+
+def run_main(main: Callable[[list[str]], int | None], words: Sequence[str] | None = None) -> int:
+    """Run a benchmark, and tell bad input in one line.
+
+    Args:
+        main: of the benchmark; ``None`` is a good end.
+        words: of the command line; ``None``: those of this process.
+
+    Returns:
+        Exit code: that of ``main``, 2 after bad input.
+    """
+    try:
+        return main(list(sys.argv[1:] if words is None else words)) or 0
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2

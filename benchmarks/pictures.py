@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.names import run_main
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.files import write_json
 from tpsrl.robot import fetch
@@ -33,8 +34,8 @@ class Config:
 
     json: Path | None = option(None, "report to write")
     pictures: int = option(640, "of each row", min=1)
-    worlds: tuple[int, ...] = option((1, 8, 32), "in one process")
-    sizes: tuple[int, ...] = option((64, 128), "pixels of a side")
+    worlds: list[int] = option([1, 8, 32], "in one process", min=1)
+    sizes: list[int] = option([64, 128], "pixels of a side", min=1)
 
 
 class MujocoDepth:
@@ -96,7 +97,8 @@ def measure(worlds: int, size: int, pictures: int) -> dict[str, float]:
         spent[who] += time.process_time() - start
         return np.stack(drawn)
 
-    with MujocoSimulator(worlds, depth=size) as sim:
+    sim = MujocoSimulator(worlds, depth=size)
+    with sim:
         theirs = MujocoDepth(sim._worlds[0].model, size)
 
         def ours() -> list[np.ndarray]:
@@ -137,4 +139,4 @@ def main(overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(run_main(main))

@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.names import run_main
 from tpsrl.files import write_json
 from ver_trainer.config import load_config
 from ver_trainer.distributed.preemption import TimePreemption, best_duration
@@ -130,7 +131,7 @@ def served_arrivals(durations: np.ndarray, quota: int, inference: float) -> np.n
     Returns:
         Times and environments of the first ``quota`` steps ``[2, quota]``.
     """
-    rules = collect_rules(load_config(**{"collect.num_envs": len(durations)}))
+    rules = collect_rules(load_config([f"collect.num_envs={len(durations)}"]))
     waiting = [(0.0, env) for env in range(len(durations))]  # since when, in order of arrival
     stepping: list[tuple[float, int]] = []
     served = np.zeros(len(durations), int)
@@ -385,4 +386,4 @@ def main(words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

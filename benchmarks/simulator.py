@@ -25,6 +25,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.names import run_main
 from tpsrl.episodes.habitat_json import load_episodes
 from tpsrl.files import write_json
 from tpsrl.sim.mujoco.engine import MujocoSimulator
@@ -36,8 +37,8 @@ class Config:
     """Options of the benchmark."""
 
     json: str = option("", "write the numbers to this file")
-    seconds: float = option(8.0, "measured time of each row")
-    workers: int = option(0, "processes of the all-cores rows; 0 = cores")
+    seconds: float = option(8.0, "measured time of each row", above=0)
+    workers: int = option(0, "processes of the all-cores rows; 0 = cores", min=0)
 
 
 def _ours(depth: int | None) -> tuple[Callable[[], None], Callable[[], float]]:
@@ -126,7 +127,7 @@ def measure(kind: str, depth: int | None, workers: int, seconds: float) -> dict[
     ]
     for process in processes:
         process.start()
-    rows = [results.get(timeout=300) for _ in processes]
+    rows = [results.get(timeout=300 + seconds) for _ in processes]
     for process in processes:
         process.join()
     for row in rows:
@@ -178,4 +179,4 @@ def main(overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(run_main(main))

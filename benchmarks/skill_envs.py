@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import skills.envs
-from benchmarks.names import chosen
+from benchmarks.names import chosen, run_main
 from skills.book import BOOK
 from ver_trainer.options import option, parse_or_help
 
@@ -95,7 +95,7 @@ def _median(values: list[float]) -> float:
 def main(overrides: list[str]) -> int:
     """Print the table."""
     config = parse_or_help(Config, overrides, __doc__)
-    names = chosen(config.skills, [*BOOK], "skills")
+    names = chosen(config.skills, BOOK, "skills")
     table = Table("skill", "added to a step, ms", "alone, ms", "whole step, ms", "reset, ms")
     for name in names:
         print(f"measuring {name}: {config.steps} steps ...", file=sys.stderr)
@@ -106,4 +106,4 @@ def main(overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(run_main(main))

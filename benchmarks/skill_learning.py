@@ -8,9 +8,11 @@ numbers.
 
 Both sides have the environment of a teacher (``configs/skills/teacher.yaml``: whole state, teaching
 reward; starts are the task's own and none comes again), its network, rows an update, epochs,
-mini-batches, discount and learning rate. What one of them does not have is left out of it: SB3 has
-batches of single environments in ``SubprocVecEnv``, fixed discount and independent noise; ours has
-grip and stop as choices and correlated noise that falls.
+mini-batches, discount and learning rate. Actor and critic of both observe what a teacher's actor
+does, ``state`` and ``seen``; the ``course`` that its critic has as well is left out, since both of
+SB3's observe the same. What one of them does not have is left out of it: SB3 has batches of single
+environments in ``SubprocVecEnv``, fixed discount and independent noise; ours has grip and stop as
+choices and correlated noise that falls. Both learn on the processor.
 """
 
 from __future__ import annotations
@@ -26,16 +28,19 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.names import chosen
+from benchmarks.names import chosen, run_main
 from benchmarks.trainer import ROOT, describe_machine, end_session
 from benchmarks.trainer_setup import python_of
 from eval.curves import read_curve
 from tpsrl.drawing import save_figure
 from tpsrl.files import write_json
 from ver_trainer.options import option, parse_or_help
+from ver_trainer.reading import read_json
 
 SCHEMES = {"ver": "VER", "sb3": "Stable-Baselines3's PPO"}
 SKILLS = ("pick", "place", "open_cab", "open_fridge", "close_cab", "close_fridge", "navigate")
+PATIENCE = 120.0
+"""Seconds that a run has for its last checkpoint after Ctrl-C."""
 PARTS = 4
 """So many times on the way success is told."""
 
@@ -61,7 +66,9 @@ def train(skill: str, scheme: str, seed: int, config: Config, out: Path) -> None
     python = sys.executable if scheme == "ver" else python_of("sb3")
     words = [skill, scheme, str(seed), str(config.steps), str(config.sb3_envs), str(out)]
     out.parent.mkdir(parents=True, exist_ok=True)
-    log = out.with_suffix(".log")
+    log, machine = out.with_suffix(".log"), machine_of(out)
+    if not machine.exists():
+        write_json(machine, describe_machine())
     with log.open("a") as file:
         process = subprocess.Popen(
             [python, "-m", "benchmarks.skill_learning_run", *words],
@@ -71,9 +78,14 @@ def train(skill: str, scheme: str, seed: int, config: Config, out: Path) -> None
         try:
             process.wait()
         finally:
-            end_session(process)
+            end_session(process, PATIENCE)
     if process.returncode:
         raise RuntimeError(f"{out} failed: {log.read_text().strip()[-800:]}")
+
+
+def machine_of(out: Path) -> Path:
+    """Return the file that says where and when a run began."""
+    return out.with_suffix(".machine.json")
 
 
 def summary(curves: Sequence[dict[str, np.ndarray]], steps: int) -> list[dict[str, float]]:
@@ -112,7 +124,7 @@ def main(words: Sequence[str]) -> None:
     config = parse_or_help(Config, words, __doc__)
     skills = chosen(config.skills, SKILLS, "skills")
     schemes = chosen(config.schemes, tuple(SCHEMES), "schemes")
-    report: dict[str, Any] = {"machine": describe_machine(), "steps": config.steps}
+    report: dict[str, Any] = {"steps": config.steps}
     runs = [(s, c, k) for k in range(1, config.seeds + 1) for s in skills for c in schemes]
     curves: dict[str, dict[str, list[dict[str, np.ndarray]]]] = {}
     for number, (skill, scheme, seed) in enumerate(runs):
@@ -121,7 +133,9 @@ def main(words: Sequence[str]) -> None:
         train(skill, scheme, seed, config, out)
         curves.setdefault(skill, {}).setdefault(scheme, []).append(read_curve(out))
         rows = summary(curves[skill][scheme], config.steps)
-        report.setdefault(skill, {})[scheme] = {"seeds": seed, "success": rows}
+        row = report.setdefault(skill, {}).setdefault(scheme, {"machines": []})
+        row |= {"seeds": seed, "success": rows}
+        row["machines"].append(read_json(machine_of(out)))
         told = ", ".join(
             f"{row['step'] / 1e6:.2f} M {row['mean']:.0%} ({row['least']:.0%} to {row['most']:.0%})"
             for row in rows
@@ -133,4 +147,4 @@ def main(words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

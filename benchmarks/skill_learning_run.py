@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from functools import partial
@@ -15,9 +16,11 @@ from typing import Any
 import gymnasium
 import yaml
 
+from benchmarks.names import run_main
 from skills import training
 from skills.book import row_of
 from skills.envs import env_id
+from tpsrl.files import write_atomically
 from tpsrl.generation.rules import load_scenario
 from tpsrl.provide import make_episodes
 
@@ -28,6 +31,8 @@ WINDOW = 1000
 """Episodes over which success is averaged."""
 EPISODES = 500
 """Train episodes that both sides draw from, as the recipe makes them."""
+SENSES = ("state", "seen")
+"""What actor and critic of both sides observe."""
 
 
 def recipe() -> dict[str, Any]:
@@ -36,16 +41,16 @@ def recipe() -> dict[str, Any]:
     return dict(yaml.safe_load(text))
 
 
-def ours(skill: str, seed: int, steps: int, out: Path) -> None:
-    """Train by the recipe, without starts of a chain and without starts that come again."""
-    training.run(
-        [
-            f"skill={skill}", "config=teacher", f"seed={seed}", f"total_steps={steps}",
-            f"out={out}", "chain_starts=0", "env_args.again=0.0", "also_wide=false",
-            f"train_episodes={EPISODES}",
-            "env_args.handoff_fraction=0.0", f"log.window={WINDOW}", "log.tensorboard=false",
-        ]
-    )  # fmt: skip
+def words_of(skill: str, seed: int, steps: int, out: Path) -> list[str]:
+    """Return ours: the recipe without starts of a chain and without starts that come again."""
+    senses = f"[{','.join(SENSES)}]"
+    return [
+        f"skill={skill}", "config=teacher", f"seed={seed}", f"total_steps={steps}",
+        f"out={out}", "chain_starts=0", "env_args.again=0.0", "also_wide=false",
+        f"train_episodes={EPISODES}", f"env_args.sensors={senses}", f"net.actor_obs={senses}",
+        f"net.critic_obs={senses}", "device=cpu",
+        "env_args.handoff_fraction=0.0", f"log.window={WINDOW}", "log.tensorboard=false",
+    ]  # fmt: skip
 
 
 class Told(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -60,49 +65,82 @@ class Told(gymnasium.Wrapper[Any, Any, Any, Any]):
 def single(skill: str, episodes: str) -> gymnasium.Env[Any, Any]:
     """Make a teacher's environment as any other library gets it."""
     args = {k: v for k, v in recipe()["env_args"].items() if k not in ("again", "handoff_fraction")}
+    args["sensors"] = list(SENSES)
     return Told(gymnasium.make(env_id(skill), disable_env_checker=True, episodes=episodes, **args))
+
+
+def saved(out: Path) -> list[Path]:
+    """Return the folders of a run that hold whole checkpoints, the newest last."""
+    found = [path for path in out.glob("saved_*") if not path.suffix]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("saved_")))
+
+
+def save(model: Any, env: Any, out: Path) -> None:
+    """Keep weights and scales of observations together, however the run ends meanwhile."""
+    before = saved(out)
+    last = int(before[-1].name.removeprefix("saved_")) if before else 0
+    new = out / f"saved_{last + 1}"
+    half = new.with_suffix(".tmp")
+    shutil.rmtree(half, ignore_errors=True)
+    half.mkdir()
+    model.save(half / "model.zip")
+    env.save(str(half / "scales.pkl"))
+    half.rename(new)
+    for old in before:
+        shutil.rmtree(old)
+
+
+def forget(metrics: Path, step: int) -> None:
+    """Leave out the records of what was done after a checkpoint, and one that was half written."""
+    lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
+    kept = [line for line in lines if json.loads(line)["step"] <= step]
+    write_atomically(metrics, "".join(line + "\n" for line in kept).encode())
+
+
+def learner(plain: Any, seed: int, count: int, out: Path) -> tuple[Any, Any]:
+    """Return Stable-Baselines3's PPO and its environment, of the last checkpoint or new."""
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    config = recipe()
+    ppo, net, collect = config["ppo"], config["net"], config["collect"]
+    rows = collect["num_envs"] * collect["steps"]
+    if folders := saved(out):
+        env = VecNormalize.load(str(folders[-1] / "scales.pkl"), plain)
+        return PPO.load(folders[-1] / "model.zip", env, device="cpu"), env
+    env = VecNormalize(plain, gamma=ppo["gamma"], clip_obs=10.0)
+    model = PPO(
+        "MultiInputPolicy", env, seed=seed, device="cpu", n_steps=rows // count,
+        batch_size=rows // ppo["mini_batches"], n_epochs=ppo["epochs"], gamma=ppo["gamma"],
+        gae_lambda=ppo["gae_lambda"], learning_rate=config["optim"]["lr"],
+        target_kl=ppo["target_kl"], max_grad_norm=ppo["max_grad_norm"], ent_coef=0.0,
+        stats_window_size=WINDOW,
+        policy_kwargs={
+            "net_arch": {"pi": net["mlp"], "vf": net["mlp"]},
+            "activation_fn": torch.nn.ELU, "log_std_init": float(torch.tensor(0.5).log()),
+        },
+    )  # fmt: skip
+    return model, env
 
 
 def sb3(skill: str, seed: int, steps: int, count: int, out: Path) -> None:
     """Train with Stable-Baselines3's PPO, from its last checkpoint if there is one."""
     import torch
-    from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
+    from stable_baselines3.common.vec_env import SubprocVecEnv
 
     from ver_trainer.machine import cores
 
-    config = recipe()
-    ppo, net, collect = config["ppo"], config["net"], config["collect"]
-    rows = collect["num_envs"] * collect["steps"]
     torch.set_num_threads(cores())
     out.mkdir(parents=True, exist_ok=True)
-    weights, scales, metrics = out / "model.zip", out / "scales.pkl", out / "metrics.jsonl"
+    metrics = out / "metrics.jsonl"
     scenario = load_scenario(row_of(skill).task.scenario)
     episodes = str(make_episodes(scenario, "train", EPISODES, cores()))
-    make = partial(single, skill, episodes)
-    plain = SubprocVecEnv([make] * count, start_method="forkserver")
+    plain = SubprocVecEnv([partial(single, skill, episodes)] * count, start_method="forkserver")
     plain.seed(seed)
-    if weights.exists():
-        env = VecNormalize.load(str(scales), plain)
-        model = PPO.load(weights, env, device="cpu")
-        kept = [json.loads(line) for line in metrics.read_text().splitlines()]
-        known = [record for record in kept if record["step"] <= model.num_timesteps]
-        metrics.write_text("".join(json.dumps(record) + "\n" for record in known))
-    else:
-        metrics.unlink(missing_ok=True)
-        env = VecNormalize(plain, gamma=ppo["gamma"], clip_obs=10.0)
-        model = PPO(
-            "MultiInputPolicy", env, seed=seed, device="cpu", n_steps=rows // count,
-            batch_size=rows // ppo["mini_batches"], n_epochs=ppo["epochs"], gamma=ppo["gamma"],
-            gae_lambda=ppo["gae_lambda"], learning_rate=config["optim"]["lr"],
-            target_kl=ppo["target_kl"], max_grad_norm=ppo["max_grad_norm"], ent_coef=0.0,
-            stats_window_size=WINDOW,
-            policy_kwargs={
-                "net_arch": {"pi": net["mlp"], "vf": net["mlp"]},
-                "activation_fn": torch.nn.ELU, "log_std_init": float(torch.tensor(0.5).log()),
-            },
-        )  # fmt: skip
+    model, env = learner(plain, seed, count, out)
+    forget(metrics, model.num_timesteps)
 
     class Watch(BaseCallback):
         begin = time.monotonic()
@@ -117,15 +155,13 @@ def sb3(skill: str, seed: int, steps: int, count: int, out: Path) -> None:
                 record["episode/success"] = sum(ended) / len(ended)
             with metrics.open("a") as file:
                 file.write(json.dumps(record) + "\n")
-            if model.num_timesteps // rows % EVERY == 0:
-                model.save(weights)
-                env.save(str(scales))
+            if model.num_timesteps // (model.n_steps * count) % EVERY == 0:
+                save(model, env, out)
 
     left = steps - model.num_timesteps
     if left > 0:
         model.learn(left, callback=Watch(), reset_num_timesteps=False)
-        model.save(weights)
-        env.save(str(scales))
+        save(model, env, out)
     env.close()
 
 
@@ -135,8 +171,8 @@ def main(words: list[str]) -> None:
     if scheme == "sb3":
         sb3(skill, int(seed), int(steps), int(count), Path(out))
     else:
-        ours(skill, int(seed), int(steps), Path(out))
+        training.run(words_of(skill, int(seed), int(steps), Path(out)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

@@ -14,6 +14,9 @@ second of
 - ``sb3_state``: Stable-Baselines3's PPO on the environment and network of ``state``, single
   environments in a ``SubprocVecEnv``, ``sb3_envs`` of them, with as many rows an update;
 - ``physics``: the bare physics on all cores, the limit.
+
+FILE is written after each of them; what failed is ``null`` there, and the exit code is 1. All run
+on the processor; ``device=cuda`` measures ours on a GPU, where ``sb3_state`` has no place.
 """
 
 from __future__ import annotations
@@ -31,10 +34,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import simulator
-from benchmarks.names import chosen
+from benchmarks.names import chosen, run_main
 from benchmarks.trainer import ROOT, describe_machine, end_session
 from benchmarks.trainer_setup import python_of
 from tpsrl.files import write_json
+from ver_trainer.errors import UserError
 from ver_trainer.machine import cores
 from ver_trainer.options import option, parse_or_help
 
@@ -55,6 +59,7 @@ class Config:
     warmup: float = option(10.0, "time before it", min=0)
     only: str = option("", "names with commas; empty: all")
     sb3_envs: int = option(16, "processes of SubprocVecEnv", min=1)
+    device: str = option("cpu", "torch device of ours")
 
 
 def measure(name: str, config: Config) -> dict[str, float]:
@@ -67,6 +72,7 @@ def measure(name: str, config: Config) -> dict[str, float]:
         return simulator.measure("ours", None, cores(), config.seconds)
     python = sys.executable if name in OURS else python_of("sb3")
     words = [name, str(config.warmup), str(config.seconds), str(config.sb3_envs)]
+    words.append(config.device)
     process = subprocess.Popen(
         [python, "-m", "benchmarks.skill_training_run", *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
@@ -82,14 +88,35 @@ def measure(name: str, config: Config) -> dict[str, float]:
     return dict(json.loads(lines[-1]))
 
 
+def names_of(config: Config) -> list[str]:
+    """Return what is measured.
+
+    Raises:
+        UserError: an unknown name, or the peer beside ours on another device than its own.
+    """
+    names = chosen(config.only or "all", NAMES, "only")
+    if config.device != "cpu" and "sb3_state" in names:
+        raise UserError(f"device={config.device} is ours alone; leave sb3_state out of only=")
+    return names
+
+
 def run(config: Config) -> dict[str, Any]:
     """Measure everything; return what is written to the JSON file."""
-    report: dict[str, Any] = {"machine": describe_machine(), "details": {}}
-    for name in chosen(config.only or ",".join(NAMES), NAMES, "only"):
+    names = names_of(config)
+    if "sb3_state" in names:
+        python_of("sb3")  # if it cannot be set up, that is told before anything is measured
+    report: dict[str, Any] = {"machine": describe_machine(), "device": config.device, "details": {}}
+    for name in names:
         print(f"measuring {name} ...", file=sys.stderr)
-        found = measure(name, config)
+        try:
+            found: dict[str, Any] = measure(name, config)
+        except Exception as error:  # the other rows are worth as much without this one
+            print(f"{name}: {error!r}", file=sys.stderr)
+            found = {"steps_per_second": None}
         report[name] = found.pop("steps_per_second")
         report["details"][name] = found
+        if config.json is not None:
+            write_json(config.json, report)
     return report
 
 
@@ -102,22 +129,22 @@ def show(report: dict[str, Any]) -> None:
         share = more.get("collect_share")
         table.add_row(
             name,
-            f"{report[name]:,.0f}",
+            "failed" if report[name] is None else f"{report[name]:,.0f}",
             "" if rate is None else f"{rate:,.0f}",
             "" if share is None else f"{share:.0%}",
-            f"{report[name] / report['physics']:.0%}" if "physics" in report else "",
+            f"{report[name] / report['physics']:.0%}"
+            if report[name] and report.get("physics")
+            else "",
         )
     Console().print(table)
 
 
-def main(words: Sequence[str]) -> None:
-    """Measure, print and write."""
-    config = parse_or_help(Config, words, __doc__)
-    report = run(config)
+def main(words: Sequence[str]) -> int:
+    """Measure, print and write; 1 if anything failed."""
+    report = run(parse_or_help(Config, words, __doc__))
     show(report)
-    if config.json is not None:
-        write_json(config.json, report)
+    return int(any(report[name] is None for name in report["details"]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

@@ -1,6 +1,6 @@
 """Runs one workload of ``benchmarks.skill_training`` and prints its speed as JSON.
 
-``python -m benchmarks.skill_training_run NAME WARMUP SECONDS SB3_ENVS``
+``python -m benchmarks.skill_training_run NAME WARMUP SECONDS SB3_ENVS DEVICE``
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import gymnasium
 
+from benchmarks.names import run_main
 from benchmarks.trainer_peers import DoneError, Stopwatch
 from skills.book import row_of
 from skills.envs import env_id
@@ -53,7 +54,7 @@ def settings(workload: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def ours(name: str, watch: Stopwatch) -> None:
+def ours(name: str, device: str, watch: Stopwatch) -> None:
     """Train with VER."""
     from ver_trainer.config import load_config
     from ver_trainer.runner import Runner
@@ -73,7 +74,8 @@ def ours(name: str, watch: Stopwatch) -> None:
     with tempfile.TemporaryDirectory() as out:
         values = {
             "env": f"skills.envs:{env_id(SKILL)}", "preload": ["skills.envs"], "out": out,
-            "total_steps": 10**9, "collect.worlds": 0, "collect.overlap": "overlap" in variant,
+            "device": device, "total_steps": 10**9, "collect.worlds": 0,
+            "collect.overlap": "overlap" in variant,
             "precision": "bf16" if "bf16" in variant else "float32",
             "ppo.normalize_advantage": True, "optim.lr": 1e-4, "log.progress": False,
             "log.tensorboard": False, "log.checkpoint_interval": 10**6, **settings(workload),
@@ -100,9 +102,10 @@ def sb3(count: int, watch: Stopwatch) -> None:
 
     torch.set_num_threads(cores())
     rows = WORLDS * STEPS
+    envs = SubprocVecEnv([single] * count, start_method="forkserver")
     model = PPO(
         "MultiInputPolicy",
-        SubprocVecEnv([single] * count, start_method="forkserver"),
+        envs,
         n_steps=rows // count,
         batch_size=rows // MINI_BATCHES,
         n_epochs=EPOCHS,
@@ -123,18 +126,18 @@ def sb3(count: int, watch: Stopwatch) -> None:
         model.learn(10**9, callback=Watch())
     except DoneError:
         print(json.dumps(watch.result()), flush=True)
-    model.get_env().close()
+    envs.close()
 
 
 def main(words: list[str]) -> None:
     """Measure the workload named on the command line."""
-    name, warmup, seconds, count = words
+    name, warmup, seconds, count, device = words
     watch = Stopwatch(float(warmup), float(seconds))
     if name == "sb3_state":
         sb3(int(count), watch)
     else:
-        ours(name, watch)
+        ours(name, device, watch)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from typing import Any
 
+from benchmarks.names import run_main
 from benchmarks.trainer_envs import WORKLOADS, make
 from benchmarks.trainer_peers import Stopwatch
 from ver_trainer.config import TrainConfig, load_config
@@ -18,17 +19,18 @@ from ver_trainer.runner import Runner
 
 
 def configuration(scheme: str, workload: str, out: str, overrides: list[str]) -> TrainConfig:
-    """Same network, batch and epochs as the peers."""
+    """Same network, batch, epochs and threads as the peers, on the processor."""
     size = WORKLOADS[workload]
     values: dict[str, Any] = {
         "scheme": scheme, "out": out, "total_steps": 10**9, "env_args": {"workload": workload},
+        "device": "cpu", "threads": 2 if size["recurrent"] else 1,
         "collect.num_envs": size["num_envs"], "collect.steps": size["steps"], "ppo.epochs": 1,
         "ppo.mini_batches": 1, "optim.lr": 1e-4, "ppo.normalize_advantage": True,
         "log.progress": False, "log.tensorboard": False, "log.checkpoint_interval": 10**6,
     }  # fmt: skip
     if size["recurrent"]:
         values |= {"net.encoder": "cnn", "net.image_features": 256, "net.core": "lstm",
-                   "net.core_size": 256, "net.core_layers": 1, "threads": 2,
+                   "net.core_size": 256, "net.core_layers": 1,
                    "collect.envs_per_worker": 8}  # fmt: skip
     pairs = [f"{key}={value}" for key, value in values.items()]
     return load_config([*pairs, *overrides])
@@ -57,4 +59,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run_main(main))

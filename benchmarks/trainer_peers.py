@@ -89,7 +89,7 @@ def sb3(workload: str, watch: Stopwatch) -> None:
     size = WORKLOADS[workload]
     recurrent = size["recurrent"]
     torch.set_num_threads(2 if recurrent else 1)
-    makers = [lambda i=i: make(workload, i) for i in range(size["num_envs"])]
+    makers: list[Any] = [partial(make, workload, i) for i in range(size["num_envs"])]
     env = DummyVecEnv(makers) if recurrent else SubprocVecEnv(makers)
     batch = size["num_envs"] * size["steps"]
     common: dict[str, Any] = {
@@ -155,7 +155,7 @@ def _skrl_models(  # noqa: C901 - skrl wants actor, critic and memory in one cla
 
         def compute(self, inputs: Any, role: str) -> Any:
             if role == "value" and self.cache is not None:
-                features, extra, self.cache = *self.cache, None
+                (features, extra), self.cache = self.cache, None
                 return self.v(features), extra
             features, extra = self.features(inputs)
             if role == "policy":

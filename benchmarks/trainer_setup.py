@@ -35,7 +35,7 @@ def folder() -> Path:
 
 
 def python_of(name: str) -> str:
-    """Python of a peer's environment, which is made if it does not exist.
+    """Python of a peer's environment, which is made if it does not exist or has other pins.
 
     The peer sees this environment's packages behind its own (so torch is not downloaded again),
     and its own pins win: Sample Factory needs NumPy 1.
@@ -45,7 +45,8 @@ def python_of(name: str) -> str:
     """
     home = folder() / name
     python = home / "bin" / "python"
-    if (home / "ready").exists():
+    pins, ready = "\n".join([*PEERS[name], *ALONE.get(name, [])]), home / "ready"
+    if ready.exists() and ready.read_text() == pins:
         return str(python)
     print(f"setting up {name} in {home}", file=sys.stderr, flush=True)
     venv.create(home, with_pip=True, clear=True)
@@ -58,7 +59,7 @@ def python_of(name: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"pip could not install {name}: {done.stderr.strip()[-500:]}")
-    (home / "ready").touch()
+    ready.write_text(pins)
     return str(python)
 
 

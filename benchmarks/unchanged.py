@@ -1,14 +1,15 @@
 """Whether a change of the code changed what it does: ``python -m benchmarks.unchanged out=FILE``.
 
 Writes digests of what must stay bit-equal while code only moves, and with ``against=FILE`` compares
-them with those of another tree on the same machine. It uses nothing but the command line,
+them with those of another tree on the same machine. It uses nothing of ours but the command line,
 Gymnasium ids and result files, so that it runs in any version of the tree::
 
     python -m benchmarks.unchanged out=before.json        # in the tree before
     python -m benchmarks.unchanged against=before.json    # in the tree after
 
 The chains of learned and of scripted skills run whole episodes: physics is chaotic, so one action
-that differs in its last bit changes steps, distances and forces.
+that differs in its last bit changes steps, distances and forces. The digest of all states of an
+episode is compared where both trees write one.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ IDS = (
 )
 STEPS = 40
 FREE = ("seconds", "attempts", "extra", "states")
-"""Keys of an episode's record that may differ between two runs."""
+"""Keys of an episode's record that may differ between two runs; states are compared apart."""
+STATES = " states"
+"""End of the names of digests that may be missing on one side."""
 CARTPOLE = (
     *("train", "env=CartPole-v1", "scheme=ver", "collector=inline", "total_steps=8192", "seed=3"),
     *("collect.num_envs=8", "collect.steps=128", "log.tensorboard=false", "log.progress=false"),
 )
-LEARNED = ("learner/policy_loss", "learner/value_loss", "learner/entropy", "episode/return")
+LEARNED = ("learner/action_loss", "learner/value_loss", "learner/entropy", "episode/return")
 
 
 def tpsrl(*words: str) -> None:
@@ -68,15 +71,18 @@ def chain(agent: str, scenario: str, episodes: int, folder: Path) -> dict[str, s
     out = folder / f"{agent}_{scenario}"
     words = (f"agent={agent}", "executor=hab", f"episodes={episodes}", "workers=2", f"out={out}")
     tpsrl("eval", f"scenario={scenario}", *words)
-    lines = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
-    return {
-        f"{agent} {scenario} {line['index']}": digest({k: line[k] for k in line if k not in FREE})
-        for line in lines
-    }
+    found = {}
+    for text in (out / "episodes.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        name = f"{agent} {scenario} {line['index']}"
+        found[name] = digest({k: line[k] for k in line if k not in FREE})
+        if line.get("states"):
+            found[name + STATES] = line["states"]
+    return found
 
 
 def environment(name: str) -> dict[str, str]:
-    """Return digests of observations, rewards and ends under random actions."""
+    """Return digests of observations, rewards and ends under random actions, over several ends."""
     env = gymnasium.make(f"skills.envs:tpsrl/{name}-v0", depth=64, split="val")
     found = {}
     for seed in range(3):
@@ -87,8 +93,9 @@ def environment(name: str) -> dict[str, str]:
             action = rng.uniform(-1.0, 1.0, env.action_space.shape).astype(np.float32)
             observation, reward, terminated, truncated, info = env.step(action)
             parts += [*observation.values(), float(reward), terminated, truncated, info["cause"]]
-            if terminated or truncated:
-                break
+            if terminated or truncated:  # most actions of a skill that may stop do
+                observation, info = env.reset()
+                parts += [*observation.values(), info["episode_id"]]
         found[f"{name} {seed}"] = digest(*parts)
     env.close()
     return found
@@ -99,17 +106,14 @@ def cartpole(folder: Path) -> dict[str, str]:
     out = folder / "cartpole"
     tpsrl(*CARTPOLE, f"out={out}")
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    kept = [{k: v for k, v in line.items() if k in LEARNED} for line in lines]
-    assert kept and all(kept), f"metrics.jsonl has none of {LEARNED}"
+    missing = {key for key in LEARNED if not all(key in line for line in lines)}
+    assert lines and not missing, f"metrics.jsonl lacks {missing}"
+    kept = [{key: line[key] for key in LEARNED} for line in lines]
     return {f"CartPole update {k}": digest(line) for k, line in enumerate(kept)}
 
 
-def main(words: list[str]) -> int:
-    """Make the digests; write or compare them."""
-    if not all("=" in word for word in words):
-        print(__doc__)
-        return 0 if words in (["--help"], ["-h"]) else 2
-    options = dict(word.split("=", 1) for word in words)
+def digests() -> dict[str, str]:
+    """Return all digests by name."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = cartpole(folder)
@@ -118,13 +122,54 @@ def main(words: list[str]) -> int:
         for agent, episodes in CHAINS.items():
             for scenario in SCENARIOS:
                 found |= chain(agent, scenario, episodes, folder)
-    if "out" in options:
-        Path(options["out"]).write_text(json.dumps(found, indent=2) + "\n")
-    if "against" not in options:
+    return found
+
+
+def compare(before: dict[str, str], found: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Return the names whose digests are equal, and those that changed or are on one side only."""
+    both = before.keys() & found.keys()
+    names = [k for k in before.keys() | found.keys() if k in both or not k.endswith(STATES)]
+    equal = {k for k in both if before[k] == found[k]}
+    return sorted(equal), sorted(set(names) - equal)
+
+
+def options_of(words: list[str]) -> dict[str, str]:
+    """Return what the command line says.
+
+    Raises:
+        ValueError: with one sentence, if it cannot be meant.
+    """
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+    unknown = [w for w in words if w.split("=", 1)[0] not in ("out", "against") or "=" not in w]
+    if unknown:
+        raise ValueError(f"unknown word '{unknown[0]}'; give out=FILE, against=FILE or both")
+    if not any(options.values()):
+        raise ValueError("nothing to do; give out=FILE, against=FILE or both")
+    return options
+
+
+def main(words: list[str]) -> int:
+    """Make the digests; write or compare them."""
+    if words in (["--help"], ["-h"], ["help"]):
+        print(__doc__)
         return 0
-    before = json.loads(Path(options["against"]).read_text())
-    changed = [key for key in sorted({*before, *found}) if before.get(key) != found.get(key)]
-    print(f"{len(found) - len(changed)} of {len(before)} equal")
+    try:
+        options = options_of(words)
+        against = options.get("against")
+        before = dict(json.loads(Path(against).read_text())) if against else {}
+    except (OSError, ValueError, TypeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    found = digests()
+    if options.get("out"):
+        out = Path(options["out"])
+        half = out.with_name(f"{out.name}.{os.getpid()}.tmp")
+        half.write_text(json.dumps(found, indent=2) + "\n")
+        half.replace(out)
+    if not against:
+        return 0
+    equal, changed = compare(before, found)
+    print(f"{len(equal)} of {len(equal) + len(changed)} equal")
     for key in changed:
         print(f"  changed: {key}")
     return 1 if changed else 0

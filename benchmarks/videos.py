@@ -20,6 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.names import run_main
 from eval.again import DEPTH
 from eval.spec import evaluation_spec
 from eval.video import FPS, EpisodeCamera, VideoWriter
@@ -102,4 +103,4 @@ def main(overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(run_main(main))

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.names import run_main
 from eval.runner import evaluate, read_run, report_errors
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.table import print_summary
@@ -83,4 +84,4 @@ def main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_main(main))

@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.names import chosen
+from benchmarks.names import chosen, run_main
 from skills.book import BOOK
 from skills.envs.batch import BatchSkillEnv
 from skills.tasks.scan import FAR_SCAN, SCAN
@@ -70,7 +70,7 @@ def steps_a_second(env: BatchSkillEnv, steps: int) -> tuple[float, float]:
         start_worlds(*args)
         spent += time.process_time() - begin
 
-    env.worlds.start = start  # type: ignore[method-assign]
+    env.worlds.start = start  # type: ignore[method-assign, assignment]
     for action in actions[:20]:  # until what fell into place sleeps
         env.step(action)
     spent, begin = 0.0, time.process_time()
@@ -101,6 +101,7 @@ def reset_ms(env: BatchSkillEnv, resets: int) -> float:
 def main(overrides: list[str]) -> int:
     """Measure, print the table and write the file."""
     config = parse_or_help(Config, overrides, __doc__)
+    names = chosen(config.skills, BOOK, "skills")
     warnings.simplefilter("ignore")
     table, results = Table("what", "value"), {}
 
@@ -117,7 +118,6 @@ def main(overrides: list[str]) -> int:
     note("snapshot_bytes", arrays, "bytes")
     note("state_bytes", len(pickle.dumps(env.get_state())) / config.worlds, "bytes a world")
     env.close()
-    names = chosen(config.skills, [*BOOK], "skills")
     for name in names:
         print(f"measuring resets of {name} ...", file=sys.stderr)
         env = make(name, config.worlds, config.split)
@@ -130,4 +130,4 @@ def main(overrides: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(run_main(main))

@@ -149,7 +149,8 @@ def damage_arrays(arrays: dict[str, np.ndarray], rng: Random) -> dict[str, np.nd
     name = rng.choice([n for n in out if n != "meta"])
     array = out[name]
     number = rng.choice([np.nan, np.inf, 1e300, -1e300, 99, -2, 1e4, 40.0])
-    changed = array.astype(rng.choice([np.float64, np.float32, array.dtype]))
+    kinds: list[Any] = [np.float64, np.float32, array.dtype]
+    changed = array.astype(rng.choice(kinds))
     with np.errstate(all="ignore"):
         if changed.size:
             changed.reshape(-1)[rng.randrange(changed.size)] = np.float64(number).astype(

@@ -272,6 +272,10 @@ weights: "runs/${seed}"
 """
 
 
+def _make_yaml(path: Path) -> None:
+    path.write_text(_YAML)
+
+
 def _read_yaml(path: Path) -> Any:
     content = read_yaml(path)
     assert isinstance(content, dict)
@@ -336,6 +340,5 @@ READERS = (
     Reader("weights with a card", 0.1, _make_policy, _read_policy, _change_policy),
     Reader("scene dataset", 0.15, _make_dataset, _read_dataset, _change_dataset),
     Reader("Habitat wire", 0.1, _make_wire, _read_wire, _change_wire),
-    Reader("configuration .yaml", 0.1, lambda p: Path(p.write_text(_YAML) and p).touch(),
-           _read_yaml, _change_yaml),
+    Reader("configuration .yaml", 0.1, _make_yaml, _read_yaml, _change_yaml),
 )  # fmt: skip

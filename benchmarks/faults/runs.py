@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.faults.damage import Row
+from benchmarks.faults.damage import BAD, Row
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 180.0
@@ -87,7 +87,8 @@ JOBS = (
                        "max_steps=60", "workers=2", "out={out}"), "run", _records,
         ("episodes.jsonl", "summary.json", "config.json")),
     Job("tpsrl episodes", ("episodes", "scenario=set_table", "n=3", "workers=2", "out={out}"),
-        "e.json.gz", lambda out: out.read_bytes(), ("e.json.gz.partial",)),
+        "e.json.gz", lambda out: out.read_bytes(),
+        ("e.json.gz.partial/episodes.jsonl", "e.json.gz.partial/config.json")),
     Job("tpsrl handoff", ("handoff", "scenario=rearrange_easy", "split=val", "episodes=2",
                           "workers=2", "out={out}"), "h.npz", _arrays,
         ("h.npz.parts/*.npz", "h.npz.parts/config.json")),
@@ -101,7 +102,7 @@ JOBS = (
 
 
 class Run:
-    """One process of a command, in a group of its own.
+    """One process of a command, in a group of its own, which ends with the block.
 
     Args:
         job: what to run.
@@ -129,6 +130,15 @@ class Run:
             preexec_fn=starve,
         )
 
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if members(self.process.pid):  # a terminal's Ctrl-C does not reach that group
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
     def end(self) -> tuple[int | None, str, list[int]]:
         """Wait; return exit code (``None``: it hangs), what it said, and processes left behind."""
         try:
@@ -141,8 +151,6 @@ class Run:
         while members(self.process.pid) and time.monotonic() < limit:
             time.sleep(0.1)
         left = members(self.process.pid)
-        if left:
-            os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.returncode, errors.decode("utf-8", "replace"), left
 
 
@@ -194,7 +202,8 @@ def _verdict(job: Job, run: Run, folder: Path, wanted: Any, must_end: bool) -> t
         wanted: result without a fault.
         must_end: an exit code 0 is owed; a refusal is one that names what to do otherwise.
     """
-    code, errors, left = run.end()
+    with run:
+        code, errors, left = run.end()
     if code is None:
         return "hang", f"no end in {LIMIT:g} s"
     if "Traceback (most recent" in errors or "fault of tpsrl" in errors:
@@ -217,16 +226,22 @@ def _verdict(job: Job, run: Run, folder: Path, wanted: Any, must_end: bool) -> t
 Fault = Callable[[Job, Path, Random, Any], tuple[str, str]]
 
 
+def _if_hit(hit: bool, verdict: tuple[str, str]) -> tuple[str, str]:
+    """Return a verdict, unless it is that of a run that nothing happened to."""
+    return verdict if hit or verdict[0] in BAD else ("untouched", "the fault hit nothing")
+
+
 def _signalled(number: int) -> Fault:
     def fault(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[str, str]:
-        run = Run(job, folder)
-        _wait(job, run, folder, rng, 2.0)
-        if run.process.poll() is None:
-            run.process.send_signal(number)
-            if number == signal.SIGSTOP:
-                time.sleep(2.0)
-                run.process.send_signal(signal.SIGCONT)
-        first = _verdict(job, run, folder, wanted, False)
+        with Run(job, folder) as run:
+            _wait(job, run, folder, rng, 2.0)
+            hit = run.process.poll() is None
+            if hit:
+                run.process.send_signal(number)
+                if number == signal.SIGSTOP:
+                    time.sleep(2.0)
+                    run.process.send_signal(signal.SIGCONT)
+            first = _if_hit(hit, _verdict(job, run, folder, wanted, False))
         if first[0] not in ("survived", "refused"):
             return first
         return _verdict(job, Run(job, folder), folder, wanted, True)
@@ -235,12 +250,15 @@ def _signalled(number: int) -> Fault:
 
 
 def _worker_killed(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[str, str]:
-    run = Run(job, folder)
-    _wait(job, run, folder, rng, 1.0)
-    children = sorted(set(members(run.process.pid)) - {run.process.pid} - set(_trackers()))
-    if children:
-        os.kill(rng.choice(children), signal.SIGKILL)
-    first = _verdict(job, run, folder, wanted, False)
+    with Run(job, folder) as run:
+        _wait(job, run, folder, rng, 1.0)
+        children = sorted(set(members(run.process.pid)) - {run.process.pid} - set(_trackers()))
+        hit = False
+        if children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rng.choice(children), signal.SIGKILL)
+                hit = True
+        first = _if_hit(hit, _verdict(job, run, folder, wanted, False))
     if first[0] != "refused":
         return first
     return _verdict(job, Run(job, folder), folder, wanted, True)
@@ -255,25 +273,27 @@ def _full_disk(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[str, s
 
 
 def _half_done(job: Job, folder: Path, rng: Random) -> None:
-    run = Run(job, folder)
-    _wait(job, run, folder, rng, 2.0)
-    if run.process.poll() is None:
-        run.process.kill()
-    run.end()
+    with Run(job, folder) as run:
+        _wait(job, run, folder, rng, 2.0)
+        if run.process.poll() is None:
+            run.process.kill()
+        run.end()
 
 
 def _damaged(change: Callable[[bytes, Random], bytes | None]) -> Fault:
     def fault(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[str, str]:
         _half_done(job, folder, rng)
-        files = _files(job, folder)
+        files, hit = _files(job, folder), False
         if files:
             file = rng.choice(files)
-            new = change(file.read_bytes(), rng)
+            old = file.read_bytes()
+            new = change(old, rng)
+            hit = new != old
             if new is None:
                 file.unlink()
             else:
                 file.write_bytes(new)
-        return _verdict(job, Run(job, folder), folder, wanted, False)
+        return _if_hit(hit, _verdict(job, Run(job, folder), folder, wanted, False))
 
     return fault
 
@@ -290,10 +310,10 @@ def _flipped(data: bytes, rng: Random) -> bytes:
 
 
 def _two_at_once(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[str, str]:
-    first = Run(job, folder)
-    time.sleep(rng.choice([0.0, 0.3, 2.0]))
-    second = Run(job, folder)
-    verdicts = [_verdict(job, run, folder, wanted, False) for run in (second, first)]
+    with Run(job, folder) as first:
+        time.sleep(rng.choice([0.0, 0.3, 2.0]))
+        with Run(job, folder) as second:
+            verdicts = [_verdict(job, run, folder, wanted, False) for run in (second, first)]
     bad = [v for v in verdicts if v[0] not in ("survived", "refused")]
     if bad:
         return bad[0]
@@ -338,7 +358,8 @@ def faults(
             job = jobs[number % len(jobs)]
             if job.name not in wanted:
                 folder = Path(place) / f"reference {len(wanted)}"
-                code, errors, _ = Run(job, folder).end()
+                with Run(job, folder) as run:
+                    code, errors, _ = run.end()
                 assert code == 0, errors
                 wanted[job.name] = job.result(folder / job.out)
             kinds = [name for name in FAULTS if job.workers or name != "worker killed"]

@@ -13,8 +13,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import benchmarks
-from benchmarks import cluster, learning, scaling
+from benchmarks import cluster, learning, scaling, trainer, trainer_ours
 from benchmarks.learning import Recall, interquartile_mean, make
+from benchmarks.names import run_main
 from benchmarks.trainer_envs import DepthNav, Waiting
 
 FOLDER = Path(next(iter(benchmarks.__path__)))
@@ -110,9 +111,57 @@ def test_help_and_mistakes(name: str, capsys: pytest.CaptureFixture[str]) -> Non
         assert ("unknown key 'no_such_key'" in printed.err) == (code == 2)
 
 
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        *(("clients", "clients=ours,sb"), ("cluster", "only=evil"), ("faults.__main__", "only=x")),
+        *(("hab", "agents=scriptet"), ("learning", "tasks=cartpol"), ("learning", "schemes=sb3")),
+        *(("lerobot", "data=/no/such/folder"), ("skill_envs", "skills=pik")),
+        *(("skill_learning", "schemes=vers"), ("skill_training", "only=stat")),
+        *(("skill_training", "device=cuda"), ("trainer", "only=ver,foo"), ("worlds", "skills=x")),
+    ],
+)
+def test_a_wrong_name_is_told_before_anything_runs(
+    name: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = import_module(f"benchmarks.{name}")
+    assert run_main(module.main, [word]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert not printed.out
+
+
+def test_more_seeds_than_are_asked_for_stay_in_the_report(tmp_path, capsys) -> None:
+    file = tmp_path / "l.json"
+    runs = [[-100.0, 10.0], [-200.0, None], [-300.0, None]]
+    file.write_text(json.dumps({"pendulum/ver": {"runs": runs}}))
+    learning.main([f"json={file}", "tasks=pendulum", "schemes=ver", "seeds=1"])
+    assert "IQM  -100.00" in capsys.readouterr().out
+    assert json.loads(file.read_text())["pendulum/ver"]["runs"] == runs
+
+
+def test_what_fails_is_null_and_no_number(capsys) -> None:
+    found = {"ver": [(10.0, 5.0), (30.0, 15.0)], "ddppo": [None, (6.0, 3.0)], "sb3": [None, None]}
+    report = json.loads(json.dumps(trainer.summarise("waiting", found), allow_nan=False))
+    assert report["rounds"] == {"ver": [10.0, 30.0], "ddppo": [None, 6.0], "sb3": [None, None]}
+    assert report["steps_per_second"] == {"ver": 20.0, "ddppo": 6.0, "sb3": None}
+    assert report["ratios"] == {"ver/ddppo": 20 / 6, "ver/sb3": None}
+    trainer.show(report)
+    assert "failed" in capsys.readouterr().out
+
+
+def test_ours_have_the_processor_and_the_threads_of_their_peers(tmp_path) -> None:
+    for workload, threads in (("waiting", 1), ("compute", 2)):
+        config = trainer_ours.configuration("ver", workload, str(tmp_path), [])
+        assert (config.device, config.threads) == ("cpu", threads)
+
+
 def test_a_cluster_that_loses_anything_is_told_from_one_that_does_not() -> None:
     good = {"records": 24, "missing": [], "different": [], "given to a second worker": 1}
     assert cluster.wrong(good) == []
     assert cluster.wrong({**good, "different": [3]}) == ["different"]
     assert cluster.wrong({"records": 8, "same file": False}) == ["same file"]
     assert cluster.wrong({"eval, SIGINT": {"code": 130, "left": ["ray"]}}) == ["eval, SIGINT"]
+    stopped = {"code": 1, "code as it must be": False, "left": []}
+    assert cluster.wrong({"eval, SIGINT": stopped}) == ["eval, SIGINT"]
+    assert cluster.wrong({"eval, SIGINT": {**stopped, "code as it must be": True}}) == []
