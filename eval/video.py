@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -63,7 +64,8 @@ class VideoWriter:
             raise UserError(f"out={path} must end in .mp4")
         self.path = path
         self.frames = 0
-        self._temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp.mp4")
+        own = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._temporary = path.with_name(f".{path.stem}.{own}.tmp.mp4")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._temporary.touch()

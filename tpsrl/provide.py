@@ -102,7 +102,13 @@ def make_episodes(rules: Scenario, split: str, count: int, workers: int = 1) -> 
         UserError: the file cannot be written, or an episode cannot be made.
     """
     folder, code = cache_dir() / "episodes", fingerprint(rules, split, 0)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"{folder}, where made episodes are kept, cannot be made ({error.strerror}); let"
+            " XDG_CACHE_HOME name a folder that can be written"
+        ) from None
     # The ranks of one training come here together.
     with (folder / f".{code}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

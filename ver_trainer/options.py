@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ver_trainer.annotations import hints_of, is_optional, required, type_name
@@ -276,7 +276,7 @@ def _check_range(key: str, value: Any, metadata: Mapping[str, Any], origin: str)
 
 def _numbers(key: str, value: Any) -> Iterator[tuple[str, int | float]]:
     """Yield the numbers of a value, also those within lists and mappings, and where they stand."""
-    if isinstance(value, Mapping | list | tuple | ListConfig):
+    if isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
         inner = value.items() if isinstance(value, Mapping) else enumerate(value)
         for name, item in inner:
             yield from _numbers(f"{key}.{name}", item)

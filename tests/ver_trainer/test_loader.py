@@ -179,3 +179,13 @@ def test_a_program_prints_help_or_one_sentence(capsys: pytest.CaptureFixture[str
 
 def test_keys_hold_the_sections_too() -> None:
     assert keys(Config)[7:9] == ["inner", "inner.clip"]
+
+
+def test_the_limits_of_a_tuple_are_those_of_its_numbers() -> None:
+    @dataclass
+    class Sizes:
+        pixels: tuple[int, ...] = option((64, 128), "of a side", min=1)
+
+    assert load(Sizes, ["pixels=[32]"]).pixels == (32,)
+    with pytest.raises(UserError, match=r"0 is not a value of 'pixels\.1'.*at least 1"):
+        load(Sizes, ["pixels=[32,0]"])

@@ -85,3 +85,12 @@ def test_a_scenario_may_be_called_what_it_wants(cache: Path) -> None:
     path = cache / f"mine[1]*_val_2_{fingerprint(mine, 'val', 0)}.json.gz"
     save_episodes(path, EpisodeSet(ships[:2]))
     assert make_episodes(mine, "val", 1) == path
+
+
+def test_a_cache_that_cannot_be_made_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="cannot be made .*; let XDG_CACHE_HOME name a folder"):
+        make_episodes(RULES, "train", 1)
