@@ -92,5 +92,5 @@ def test_a_cache_that_cannot_be_made_is_named(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="cannot be made .*; let XDG_CACHE_HOME name a folder"):
+    with pytest.raises(UserError, match=r"cannot be made .*; let XDG_CACHE_HOME name a folder"):
         make_episodes(RULES, "train", 1)
