@@ -192,7 +192,7 @@ def test_a_student_reads_the_contract_and_its_critic_the_state():
     assert tuple(config.net.critic_obs) == state
     assert Path(config.distill.teacher) == TEACHERS / "open_fridge.safetensors"
     assert EnvConfig(**config.env_args).task("open_fridge").failed_stop_ends  # as in evaluation
-    assert "options" not in training.parse(["skill=pick"])[1].env_args
+    assert training.parse(["skill=pick"])[1].env_args["options"] == {"pressing": 0.0}
     for words, sentence in (
         (["skill=open_fridge", "teacher=/nowhere"], "no such file or folder"),
         (["skill=pick", "env_args.actions=restricted"], "no teacher of 'pick' of actions=restr"),
