@@ -48,7 +48,7 @@ def words_of(skill: str, seed: int, steps: int, out: Path) -> list[str]:
         f"skill={skill}", "config=teacher", f"seed={seed}", f"total_steps={steps}",
         f"out={out}", "chain_starts=0", "env_args.again=0.0", "also_wide=false",
         f"train_episodes={EPISODES}", f"env_args.sensors={senses}", f"net.actor_obs={senses}",
-        f"net.critic_obs={senses}", "device=cpu",
+        f"net.critic_obs={senses}", "device=cpu", "optim.schedule=constant",
         "env_args.handoff_fraction=0.0", f"log.window={WINDOW}", "log.tensorboard=false",
     ]  # fmt: skip
 
