@@ -10,9 +10,9 @@ Both sides have the environment of a teacher (``configs/skills/teacher.yaml``: w
 reward; starts are the task's own and none comes again), its network, rows an update, epochs,
 mini-batches, discount and learning rate, which stays as it is. Actor and critic of both observe
 what a teacher's actor does, ``state`` and ``seen``; the ``course`` that its critic has as well is
-left out, since both of SB3's observe the same. What one of them does not have is left out of it: SB3 has batches of single
-environments in ``SubprocVecEnv``, fixed discount and independent noise; ours has grip and stop as
-choices and correlated noise that falls. Both learn on the processor.
+left out, since both of SB3's observe the same. What one of them does not have is left out of it:
+SB3 has batches of single environments in ``SubprocVecEnv``, fixed discount and independent noise;
+ours has grip and stop as choices and correlated noise that falls. Both learn on the processor.
 """
 
 from __future__ import annotations
