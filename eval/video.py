@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import secrets
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +25,7 @@ from tpsrl.errors import UserError
 from tpsrl.jobs.progress import Tally
 from tpsrl.jobs.threads import one_thread
 from tpsrl.sim.door import Simulator
+from ver_trainer.files import temporary_beside
 
 FPS = 30
 SMALL = ("-crf", "23", "-preset", "superfast", "-threads", "2")
@@ -64,8 +64,7 @@ class VideoWriter:
             raise UserError(f"out={path} must end in .mp4")
         self.path = path
         self.frames = 0
-        own = f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._temporary = path.with_name(f".{path.stem}.{own}.tmp.mp4")
+        self._temporary = temporary_beside(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._temporary.touch()

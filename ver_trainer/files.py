@@ -41,6 +41,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def temporary_beside(path: Path) -> Path:
+    """Returns a hidden name in the folder of ``path`` that ends as it does and no one else has.
+
+    Two processes may make the same file, e.g. of a cache; two machines may give them one number.
+    """
+    own = f"{os.getpid()}-{secrets.token_hex(4)}"
+    return path.with_name(f".{path.stem}.{own}.tmp{path.suffix}")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a name beside ``path`` that takes its place, on the disk, at the end of the block.
@@ -51,9 +60,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         StorageError: if the system refuses to write.
     """
-    # Two processes may make the same file, e.g. of a cache; of two machines with the same number.
-    own = f"{os.getpid()}-{secrets.token_hex(4)}"
-    temporary = path.with_name(f".{path.stem}.{own}.tmp{path.suffix}")
+    temporary = temporary_beside(path)
     try:
         with writing(path):
             yield temporary
