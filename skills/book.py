@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from skills.interface import HELPERS, Skill, SkillCall, SkillName
-from skills.row import Entity, SkillRow
+from skills.row import Actions, Entity, SkillRow
 from skills.rows import ROWS
 from skills.tasks.base import Task
 from tpsrl.errors import UserError, nearest
 
 Contract = Literal["fixed", "parity"]
-Actions = Literal["full", "restricted"]
 Stop = Literal["action", "success"]
 
 _HELPERS = dict(
@@ -143,7 +142,7 @@ def make_task(
     known = {f.name for f in dataclasses.fields(row.task)}
     changes: dict[str, Any] = dict(row.parity) if contract == "parity" else {}
     layout = row.task.layout
-    if actions == "restricted" and row.uses_arm:
+    if row.stands(actions):
         layout = dataclasses.replace(layout, base=False)
     changes |= {"layout": layout, **(options or {})}
     if stop == "success":
@@ -161,12 +160,15 @@ for _row in ROWS:
     enter(_row)
 
 
-def sensor_sets(skill: str, contract: Contract = "fixed") -> dict[str, tuple[str, ...]]:
+def sensor_sets(
+    skill: str, contract: Contract = "fixed", actions: Actions = "full"
+) -> dict[str, tuple[str, ...]]:
     """Return the sets of observations that have a name, see :class:`skills.row.SkillRow`.
 
     Args:
         skill: whose.
         contract: of which ``"contract"`` tells the observations.
+        actions: a base that stands still has no way, so ``"seen"`` and ``"course"`` are empty.
 
     Raises:
         UserError: unknown skill.
@@ -174,4 +176,6 @@ def sensor_sets(skill: str, contract: Contract = "fixed") -> dict[str, tuple[str
     row = row_of(skill)
     sensed = make_task(skill, contract=contract).sensors
     sets = {name: getattr(row, name) for name in ("fine", "seen", "felt", "state", "course")}
+    if row.stands(actions):
+        sets |= {"seen": (), "course": ()}
     return {"contract": sensed, **sets}

@@ -26,6 +26,7 @@ class Entity:
     joint: str | None = None
 
 
+Actions = Literal["full", "restricted"]
 Ask = Callable[[SkillName, Sequence[Entity]], SkillCall]
 """What an action of a plan becomes: from the skill and the action's arguments, a call."""
 
@@ -80,6 +81,7 @@ class SkillRow:
             it would drive ways that nobody who sees them for the first time can follow.
         teaching: fields of the task that differ while a policy learns from its reward alone
             (``reward=teaching``); they never decide what counts as success.
+        driving: further ones where the base may move.
         switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
             has learned nothing grasps and stops in a step.
         placed: it takes from or sets down in a place, whose kind (``skills.tasks.places.KINDS``)
@@ -99,9 +101,18 @@ class SkillRow:
     felt: tuple[str, ...] = ()
     course: tuple[str, ...] = ()
     teaching: Mapping[str, Any] = field(default_factory=dict)
+    driving: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def uses_arm(self) -> bool:
         """Whether the skill manipulates: its policy moves the arm."""
         return self.task.layout.arm
+
+    def stands(self, actions: Actions) -> bool:
+        """Tell whether the base stands still: manipulation with ``actions="restricted"``."""
+        return actions == "restricted" and self.uses_arm
+
+    def taught(self, actions: Actions) -> dict[str, Any]:
+        """Return the fields of the task that differ with ``reward="teaching"``."""
+        return dict(self.teaching) | ({} if self.stands(actions) else dict(self.driving))

@@ -36,7 +36,6 @@ _CARE: dict[str, Any] = {"mistake_penalty": 4.0, "haste": 0.1}
 _DRIVE: dict[str, Any] = {
     "needs_geodesic": "course",
     "way": 0.5,
-    "distance_reward": 3.0,
     "blocked_penalty": 0.05,
 }
 _STOPS: dict[str, Any] = {"failed_stop_ends": False, "failed_stop_penalty": 1.0, **_CARE}
@@ -183,7 +182,14 @@ ROWS = (
         seen=SEEN,
         felt=_FELT,
         course=("way", "way_gap"),
-        teaching={**_CARE, **_DRIVE, "detour": 1.0, "fallen": 0.3, "suction_penalty": 0.02},
+        teaching={
+            **_CARE,
+            "distance_reward": 3.0,
+            "detour": 1.0,
+            "fallen": 0.3,
+            "suction_penalty": 0.02,
+        },
+        driving=_DRIVE,
         switches={"grip": 0.5},
         plan={"pick": ask_target},
         parity={"horizon": 300, "force_penalty": 1e-4, **_LIMITS},
@@ -215,13 +221,14 @@ ROWS = (
         course=("way", "way_gap"),
         teaching={
             **_CARE,
-            **_DRIVE,
+            "distance_reward": 3.0,
             "detour": 1.0,
             "pressing": 1e-3,
             "min_distance": 0.05,
             "off_penalty": 30.0,
             "strays_end": True,
         },
+        driving=_DRIVE,
         switches={"grip": 0.998},
         plan={"place": ask_target},
         parity={

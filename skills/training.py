@@ -114,7 +114,8 @@ def _choose(config: TrainConfig, skill: str | None) -> None:
 
 def _name_senses(config: TrainConfig, skill: str) -> None:
     """Let the names of sets, ``contract`` and so on, stand for what actor and critic observe."""
-    sets = sensor_sets(skill, config.env_args.get("contract", "fixed"))
+    args: Any = config.env_args
+    sets = sensor_sets(skill, args.get("contract", "fixed"), args.get("actions", "full"))
     if config.env_args.get("depth", 128) is None:
         sets["contract"] = tuple(name for name in sets["contract"] if name != DEPTH)
     for key in ("actor_obs", "critic_obs"):

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from skills.book import Actions, Contract, Stop, make_task, placed, row_of, sensor_sets
+from skills.book import Contract, Stop, make_task, placed, row_of, sensor_sets
 from skills.envs.worlds import SkillWorlds
+from skills.row import Actions
 from skills.tasks.base import Task
 from skills.tasks.handoff import HandoffStart, read_starts
 from skills.tasks.places import BALANCED, KINDS, SHARES
@@ -139,7 +140,7 @@ class EnvConfig:
         """Return the fields of the task that differ from its row's."""
         options = dict(self.options)
         if self.reward == "teaching":
-            options = {**row_of(skill).teaching, **options}
+            options = row_of(skill).taught(self.actions) | options
         if self.sim == "habitat" and self.contract == "fixed":
             # Its base gives no way, so what was calibrated on ours would end good runs.
             options = {"max_force": None, "max_force_sum": None} | options
@@ -149,7 +150,7 @@ class EnvConfig:
 
     def _sensors(self, skill: str) -> tuple[str, ...]:
         wanted = (self.sensors,) if isinstance(self.sensors, str) else tuple(self.sensors or ())
-        sets = sensor_sets(skill, self.contract)
+        sets = sensor_sets(skill, self.contract, self.actions)
         for name in ("state", "fine"):
             if name in wanted and not sets[name]:
                 raise UserError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from skills.book import BOOK
 from skills.envs.config import EnvConfig
 from skills.tasks import starts
 from skills.tasks.starts import NoStartError
@@ -29,3 +30,14 @@ def test_every_episode_has_a_start_within_reach(skill, monkeypatch):
     assert np.median(far) < 0.7 and max(far) < fetch.FARTHEST_REACH + 0.5
     assert len(tried) < 24 * 60
     worlds.sim.close()
+
+
+def test_a_standing_teacher_knows_no_way_and_is_paid_for_none():
+    args = {"depth": None, "reward": "teaching", "sensors": ("state", "seen", "course")}
+    drives = EnvConfig(**args).task("pick")
+    stands = EnvConfig(**args, actions="restricted").task("pick")
+    assert {"way", "seen_way"} <= set(drives.sensors) - set(stands.sensors)
+    assert (drives.needs_geodesic, stands.needs_geodesic) == ("course", "")
+    assert drives.way > 0.0 == stands.way
+    assert stands.distance_reward == drives.distance_reward > BOOK["pick"].task.distance_reward
+    assert EnvConfig(**args, actions="restricted").task("navigate").needs_geodesic == "course"
