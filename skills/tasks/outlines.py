@@ -44,16 +44,17 @@ def open_parts(sim: Simulator, env_id: int) -> list[np.ndarray]:
 
 
 def door_before(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
-    """Return (4,) hinge and free edge of the open door behind which a (3,) point lies, or zeros."""
+    """Return the open door behind which a (3,) point lies, a row of ``Goal.door``, or zeros."""
     joint = container_of(sim, env_id, point)
     name = sim.joint_names[joint] if joint >= 0 else ""
     if name not in sim.scene(env_id).container_static:
-        return np.zeros(4)
+        return np.zeros(5)
     if float(sim.state().joint_pos[env_id][joint]) < STANDS_OUT:
-        return np.zeros(4)
+        return np.zeros(5)
     pos, rotation = link_pose(sim, env_id, joint)
     edge = pos + rotation @ np.array([0.0, _DOOR_WIDTH * handle_offset(sim, env_id, joint)[1], 0.0])
-    return np.append(pos[:2], edge[:2])
+    heading = np.arctan2(rotation[1, 0], rotation[0, 0])
+    return np.array([*pos[:2], *edge[:2], heading])
 
 
 def handle_offset(sim: Simulator, env_id: int, joint: int) -> np.ndarray:

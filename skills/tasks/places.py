@@ -117,9 +117,9 @@ def round_door(xp: Any, start: Array, end: Array, door: Array) -> Array:
         xp: array namespace.
         start: (n, 3) m.
         end: (n, 3) m.
-        door: (n, 4) rows of ``Goal.door``.
+        door: (n, 5) rows of ``Goal.door``.
     """
-    here, there, hinge, edge = start[:, :2], end[:, :2], door[:, :2], door[:, 2:]
+    here, there, hinge, edge = start[:, :2], end[:, :2], door[:, :2], door[:, 2:4]
     wide = norm(xp, edge - hinge)
     back = hinge - (edge - hinge) / xp.where(wide > 0.0, wide, 1.0)[:, None]
     apart = _side(back, edge, here) * _side(back, edge, there) < 0.0

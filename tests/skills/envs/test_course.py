@@ -353,7 +353,7 @@ def test_the_fridge_door_stands_between_a_hand_behind_it_and_what_lies_inside():
     env.reset(seed=0)
     assert env.worlds.view is not None
     goal = env.worlds.view.goal
-    hinge, edge = goal.door[0, :2], goal.door[0, 2:]
+    hinge, edge = goal.door[0, :2], goal.door[0, 2:4]
     point, facing = goal.object_start, goal.start_place[0, :2]
     env.close()
     assert 0.4 < np.linalg.norm(edge - hinge) < 1.0
