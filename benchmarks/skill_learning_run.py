@@ -143,6 +143,8 @@ def sb3(skill: str, seed: int, steps: int, count: int, out: Path) -> None:
     forget(metrics, model.num_timesteps)
 
     class Watch(BaseCallback):
+        """Write a row after every rollout, and a checkpoint now and then."""
+
         begin = time.monotonic()
 
         def _on_step(self) -> bool:

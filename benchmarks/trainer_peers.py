@@ -129,6 +129,8 @@ def _skrl_models(  # noqa: C901 - skrl wants actor, critic and memory in one cla
     from torch import nn
 
     class Shared(CategoricalMixin, DeterministicMixin, Model):
+        """One body for both heads; what it computed for the action serves the value, too."""
+
         def __init__(self) -> None:
             Model.__init__(self, observation_space=spaces[0], action_space=spaces[1], device=device)
             CategoricalMixin.__init__(self, unnormalized_log_prob=True, role="policy")

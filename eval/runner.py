@@ -202,6 +202,7 @@ class ChainStudy:
             agent = self.spec.agent.build()
 
             def play(job: EpisodeJob) -> Record:
+                """Play one episode; a goal that is refused is told, not raised."""
                 record = job.empty_record()
                 try:
                     episode = self.spec.begin(record, job.episode)

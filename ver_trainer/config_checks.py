@@ -53,6 +53,24 @@ def validate(config: TrainConfig) -> None:
             f"ppo.mini_batches={config.ppo.mini_batches} is more than the "
             f"{collect.steps * collect.num_envs} steps of a rollout: use fewer mini-batches"
         )
+    _validate_collect(config)
+    if config.log.best_by == "eval" and not config.log.eval_interval:
+        raise ConfigError(
+            "log.best_by=eval needs evaluations during training: set log.eval_interval, or use "
+            "log.best_by=auto"
+        )
+    _validate_ppo(config)
+    _validate_optim(config)
+    check_extras(config.distill, config.cpc, config.net.core)
+    if config.net.normalize_returns and config.ppo.reward_scale != 1:
+        raise ConfigError(
+            f"net.normalize_returns=true finds the scale of the rewards, so ppo.reward_scale="
+            f"{config.ppo.reward_scale:g} has no use: leave one of them out"
+        )
+
+
+def _validate_collect(config: TrainConfig) -> None:
+    collect = config.collect
     if config.scheme in ("htsrl", "async") and config.collector == "inline":
         raise ConfigError(
             f"scheme={config.scheme} overlaps collection and learning, which collector=inline "
@@ -84,19 +102,6 @@ def validate(config: TrainConfig) -> None:
         raise ConfigError(
             f"collect.min_batch={collect.min_batch} is above collect.max_batch="
             f"{collect.max_batch}: swap them or use 0 for the automatic choice"
-        )
-    if config.log.best_by == "eval" and not config.log.eval_interval:
-        raise ConfigError(
-            "log.best_by=eval needs evaluations during training: set log.eval_interval, or use "
-            "log.best_by=auto"
-        )
-    _validate_ppo(config)
-    _validate_optim(config)
-    check_extras(config.distill, config.cpc, config.net.core)
-    if config.net.normalize_returns and config.ppo.reward_scale != 1:
-        raise ConfigError(
-            f"net.normalize_returns=true finds the scale of the rewards, so ppo.reward_scale="
-            f"{config.ppo.reward_scale:g} has no use: leave one of them out"
         )
 
 
