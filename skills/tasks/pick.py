@@ -10,7 +10,7 @@ from numpy.random import Generator
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.course import approach
-from skills.tasks.places import detour, kind_of
+from skills.tasks.places import detour, door_moved, kind_of
 from skills.tasks.starts import Spawn, Start, draw_target, drop, open_around, put_near
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import AT_REST
@@ -39,6 +39,9 @@ class PickTask(Task[PickProgress]):
         way: until the base stands within reach of the object, so many metres of distance is one
             that is left of its way there, see :func:`skills.tasks.course.approach`; with
             ``needs_geodesic="course"``, for training.
+        shut: so many metres of distance is one by which the edge of the open door that the object
+            lies behind was moved, see :func:`skills.tasks.places.door_moved`: who shuts it cannot
+            reach in, and while the base drives nothing else would tell; for training.
         pick_reward: when the right object is grasped.
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.
@@ -52,6 +55,7 @@ class PickTask(Task[PickProgress]):
     distance_reward: float = 2.0
     detour: float = 0.0
     way: float = 0.0
+    shut: float = 0.0
     pick_reward: float = 2.0
     wrong_penalty: float = 0.5
     drop_penalty: float = 0.5
@@ -133,4 +137,6 @@ class PickTask(Task[PickProgress]):
             distance = distance + self.detour * left
         if self.way:
             distance = approach(view, distance, self.way)
+        if self.shut:
+            distance = distance + self.shut * door_moved(view)
         return view.xp.where(view.holds, view.rest_distance, distance)

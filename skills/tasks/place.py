@@ -10,7 +10,7 @@ from skills.interface import SkillCall
 from skills.tasks.base import Advance, Task
 from skills.tasks.course import approach
 from skills.tasks.pick import PickProgress
-from skills.tasks.places import detour
+from skills.tasks.places import detour, door_moved
 from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
 from skills.tasks.state import View
 from skills.tasks.tolerances import AT_REST, RELEASED_AT
@@ -35,7 +35,8 @@ class PlaceTask(Task[PlaceProgress]):
         detour: so many metres of distance is one that the straight way leaves out, see
             :func:`skills.tasks.places.detour`: for training.
         way: until the base stands within reach of the goal, so many metres of distance is one that
-            is left of its way there, see :class:`~skills.tasks.pick.PickTask`.
+            is left of its way there, see :class:`~skills.tasks.pick.PickTask`, like
+            ``shut``.
         strays_end: an object that is farther than ``off_slack`` beyond ``goal_threshold`` after its
             release ends the episode, as a wrong release does, and takes ``place_reward`` back: for
             training. It rolls, or falls off, and nothing brings it home.
@@ -53,6 +54,7 @@ class PlaceTask(Task[PlaceProgress]):
     distance_reward: float = 2.0
     detour: float = 0.0
     way: float = 0.0
+    shut: float = 0.0
     strays_end: bool = False
     place_reward: float = 5.0
     drop_penalty: float = 0.0
@@ -130,4 +132,6 @@ class PlaceTask(Task[PlaceProgress]):
             distance = distance + self.detour * left
         if self.way:
             distance = approach(view, distance, self.way)
+        if self.shut:
+            distance = distance + self.shut * door_moved(view)
         return view.xp.where(resting, view.rest_distance, distance)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skills.tasks.state import View
-from tpsrl.geometry.arrays import Array, norm
+from tpsrl.geometry.arrays import Array, norm, wrap, yaw_of
 from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.scene import ReceptacleInfo
@@ -106,6 +106,20 @@ def detour(view: View, hand: Array, point: Array, place: Array) -> Array:
     roof = place[:, 2] > 0
     below = _positive(xp, point[:, 2] - hand[:, 2])
     return below + xp.where(roof, away, 0.0) + round_door(xp, hand, point, view.goal.door)
+
+
+def door_moved(view: View) -> Array:
+    """Return (n,) m: how far the edge of that door was moved since the skill began."""
+    door = view.goal.door
+    return norm(view.xp, door[:, 2:4] - door[:, :2]) * view.xp.abs(door_turn(view))
+
+
+def door_turn(view: View) -> Array:
+    """Return (n,) rad: how far the open door behind which the skill reaches was turned since."""
+    goal = view.goal
+    now = yaw_of(view.xp, goal.of(view.state.link_quat, "container"))
+    there = (goal.container >= 0) & view.xp.any(goal.door != 0.0, axis=-1)
+    return view.xp.where(there, wrap(view.xp, now - goal.door[:, 4]), 0.0)
 
 
 def round_door(xp: Any, start: Array, end: Array, door: Array) -> Array:

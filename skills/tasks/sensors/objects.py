@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array_api_compat import device
 
+from skills.tasks.places import door_turn
 from skills.tasks.sensors.fine import fine, finely, turned
 from skills.tasks.sensors.registry import sensor
 from skills.tasks.state import NEIGHBOURS, RELIEF, View
 from skills.tasks.tolerances import RELEASED_AT
-from tpsrl.geometry.arrays import Array, ahead_of, norm, to_base, to_frame, yaw_of
+from tpsrl.geometry.arrays import Array, ahead_of, norm, to_base, to_frame
 
 _BACK = (0.0, 0.2, 0.385)
 """How far cup, middle of the hand and wrist are behind the cup's tip, m."""
@@ -177,7 +178,7 @@ def door_gap(view: View) -> Array:
     """
     xp, state, door = view.xp, view.state, view.goal.door
     hinge, along = door[:, :2], door[:, 2:4] - door[:, :2]
-    turn = yaw_of(xp, view.goal.of(state.link_quat, "container")) - door[:, 4]
+    turn = door_turn(view)
     cos, sin = xp.cos(turn)[:, None], xp.sin(turn)[:, None]
     along = cos * along + sin * xp.stack([-along[:, 1], along[:, 0]], axis=-1)
     wide = xp.sum(along * along, axis=-1)
