@@ -88,7 +88,10 @@ class SeenWays:
 
     def get_state(self) -> dict[str, Any]:
         """Return everything that was seen, as plain values and arrays."""
-        grids = [None if g is None else (g.goal, g.score.copy(), g.top.copy()) for g in self._grids]
+        grids = [
+            None if g is None else (g.goal, g.score.copy(), g.top.copy(), g.hides.copy())
+            for g in self._grids
+        ]
         tables = [None if t is None else t.copy() for t in self._tables]
         return {
             "grids": grids,
@@ -102,7 +105,7 @@ class SeenWays:
         for i, known in enumerate(state["grids"]):
             grid = None if known is None else OccupancyGrid(known[0])
             if grid is not None:
-                grid.score[:], grid.top[:] = known[1], known[2]
+                grid.score[:], grid.top[:], grid.hides[:] = known[1:]
             self._grids[i] = grid
         self._tables = [None if t is None else np.array(t) for t in state["tables"]]
         self._starts, self._looks = np.array(state["starts"]), np.array(state["looks"])

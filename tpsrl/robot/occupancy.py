@@ -31,8 +31,10 @@ _COMFORT, _SLOWEST, _WITHIN = 0.3, 0.3, 0.05
 _UNSEEN, _DOUBT = 0.7, 0.5
 """Speed where nothing has been seen yet, and what it costs to end there, m."""
 _BEYOND, _OVER = 0.1, 0.3
-"""Where no end of a way is within reach they are so much less near than the nearest; nothing
-between an end and the goal rises so far above the goal, m."""
+"""Where no end of a way is within reach they are so much less near than the nearest; what rises
+so far above the goal may hide it from an end, m."""
+_JUST_ABOVE = (0.1, 0.25)
+"""It does where something was seen so far above the goal, m: a shelf's front is open there."""
 _ROUNDS, _SETTLED = 4, 0.01
 """At most so many times four sweeps; they end when none changes a time by more than that, m."""
 _STAND = 0.25
@@ -52,6 +54,7 @@ class OccupancyGrid:
         score: (k, k) int8, k at least ``SIDE``, above 0 where it is occupied, 0 where nothing was
             seen.
         top: (k, k) float32, the highest point seen in an occupied cell, m.
+        hides: (k, k) bool, an occupied cell in which something was seen just above the goal.
     """
 
     def __init__(self, goal: np.ndarray) -> None:
@@ -61,6 +64,7 @@ class OccupancyGrid:
         self.low = self.goal[:2] / 2.0 - CELL * side / 2.0
         self.score = np.zeros((side, side), dtype=np.int8)
         self.top = np.zeros((side, side), dtype=np.float32)
+        self.hides = np.zeros((side, side), dtype=np.bool_)
 
     def look(self, depth: np.ndarray, pose: np.ndarray, arm: np.ndarray, holds: bool) -> None:
         """Enter a picture.
@@ -71,7 +75,8 @@ class OccupancyGrid:
             arm: (j, 3) points along the arm, the cup last, in the base frame, m.
             holds: whether the cup holds something.
         """
-        _look(self.score, self.top, depth, pose, arm, holds, self.low)
+        cells = self.score, self.top, self.hides
+        _look(*cells, depth, pose, arm, holds, self.low, float(self.goal[2]))
 
     def way(self) -> np.ndarray:
         """Return the way to where a robot can reach the goal, as far as is known.
@@ -83,7 +88,7 @@ class OccupancyGrid:
             full speed, and the (2,) way to go.
         """
         table = np.empty((*self.score.shape, 3), dtype=np.float32)
-        _way(self.score, self.top, self.low, self.goal, table)
+        _way(self.score, self.top, self.hides, self.low, self.goal, table)
         return table
 
 
@@ -110,11 +115,13 @@ def _of_robot(x: float, y: float, z: float, arm: np.ndarray, holds: bool) -> boo
 def _look(
     score: np.ndarray,
     top: np.ndarray,
+    hides: np.ndarray,
     depth: np.ndarray,
     pose: np.ndarray,
     arm: np.ndarray,
     holds: bool,
     low: np.ndarray,
+    goal_height: float,
 ) -> None:
     pixels, side = len(depth), len(score)
     eye, at = fetch.HEAD_CAMERA_POSITION, fetch.HEAD_CAMERA_TARGET
@@ -146,7 +153,9 @@ def _look(
             else:
                 found[a, b] = 2
                 top[a, b] = max(top[a, b], height)
-    _count(score, top, found, pose, low, box)
+                if _JUST_ABOVE[0] < height - goal_height < _JUST_ABOVE[1]:
+                    hides[a, b] = True
+    _count(score, top, hides, found, pose, low, box)
 
 
 @compiled_later
@@ -164,6 +173,7 @@ def _around(pose: np.ndarray, low: np.ndarray, side: int) -> np.ndarray:
 def _count(
     score: np.ndarray,
     top: np.ndarray,
+    hides: np.ndarray,
     found: np.ndarray,
     pose: np.ndarray,
     low: np.ndarray,
@@ -177,14 +187,14 @@ def _count(
         for b in range(box[2], box[3]):
             x, y = low[0] + CELL * (a + 0.5) - pose[0], low[1] + CELL * (b + 0.5) - pose[1]
             if x * x + y * y < _RADIUS * _RADIUS:
-                score[a, b], top[a, b] = -_SURE, 0.0
+                score[a, b], top[a, b], hides[a, b] = -_SURE, 0.0, False
             elif found[a, b] == 2:
                 score[a, b] = min(max(score[a, b], 0) + _FOUND, _SURE)
             elif found[a, b] == 1:
                 score[a, b] = max(score[a, b] - 1, -_SURE)
                 if score[a, b] <= 0:
                     score[a, b] = min(score[a, b], -1)
-                    top[a, b] = 0.0
+                    top[a, b], hides[a, b] = 0.0, False
 
 
 @compiled_later
@@ -209,22 +219,29 @@ def _clear(score: np.ndarray) -> np.ndarray:
 
 
 @compiled_later
-def _sees(top: np.ndarray, score: np.ndarray, a: float, b: float, p: np.ndarray) -> bool:
-    """Tell whether nothing seen rises above a point between it and a cell."""
+def _sees(
+    top: np.ndarray, hides: np.ndarray, score: np.ndarray, a: float, b: float, p: np.ndarray
+) -> bool:
+    """Tell whether nothing seen rises above a point, and is there just above it, before a cell."""
     length = np.hypot(p[0] - a, p[1] - b)
     steps = int(2.0 * length) + 1
     for k in range(steps):
         i = int(a + (p[0] - a) * k / steps + 0.5)
         j = int(b + (p[1] - b) * k / steps + 0.5)
         inside = 0 <= i < len(top) and 0 <= j < len(top)
-        if inside and score[i, j] > 0 and top[i, j] > p[2] + _OVER:
+        if inside and score[i, j] > 0 and hides[i, j] and top[i, j] > p[2] + _OVER:
             return False
     return True
 
 
 @compiled_later
 def _ends(
-    score: np.ndarray, top: np.ndarray, clear: np.ndarray, low: np.ndarray, goal: np.ndarray
+    score: np.ndarray,
+    top: np.ndarray,
+    hides: np.ndarray,
+    clear: np.ndarray,
+    low: np.ndarray,
+    goal: np.ndarray,
 ) -> np.ndarray:
     """Return (k, k) bool: from where a robot can reach the goal."""
     side = len(score)
@@ -234,7 +251,9 @@ def _ends(
     for a in range(side):
         for b in range(side):
             gap = CELL * np.hypot(a - p[0], b - p[1])
-            if gap > fetch.FARTHEST_REACH or clear[a, b] < _STAND or not _sees(top, score, a, b, p):
+            if gap > fetch.FARTHEST_REACH or clear[a, b] < _STAND:
+                continue
+            if not _sees(top, hides, score, a, b, p):
                 continue
             far[a, b] = gap
             nearest = min(nearest, gap)
@@ -280,11 +299,16 @@ def _sweep(time: np.ndarray, slow: np.ndarray) -> None:
 
 @compiled_later
 def _way(
-    score: np.ndarray, top: np.ndarray, low: np.ndarray, goal: np.ndarray, table: np.ndarray
+    score: np.ndarray,
+    top: np.ndarray,
+    hides: np.ndarray,
+    low: np.ndarray,
+    goal: np.ndarray,
+    table: np.ndarray,
 ) -> None:
     side = len(score)
     clear = _clear(score)
-    ends = _ends(score, top, clear, low, goal)
+    ends = _ends(score, top, hides, clear, low, goal)
     slow = np.ones((side + 2, side + 2), dtype=np.float32)
     time = np.full((side + 2, side + 2), np.float32(_FAR))
     for a in range(side):

@@ -181,3 +181,28 @@ def test_a_map_has_pictures_of_one_size():
         with SkillEnv("place", depth=depth, split="val", sensors=SEEN) as made:
             seen, _ = made.reset(seed=2)
             assert made.sim.depth().shape[1] == pixels and set(seen) == set(SEEN)
+
+
+def test_the_open_front_of_a_fridge_is_seen_as_an_end_of_the_way():
+    """Boards above the shelf that is reached into hide it from nowhere in front."""
+    env = SkillEnv("pick", depth=64, split="val", places=("cabinet",))
+    found, seeds = 0, range(5)
+    for seed in seeds:
+        env.reset(seed=seed)
+        row = env.worlds._rows[0]
+        point, facing = row.object_start, row.start_place[:2]
+        heading = np.arctan2(-facing[1], -facing[0])
+        ways = SeenWays(1)
+        for gap in (1.7, 1.5, 1.3):
+            pose = np.array([*(point[:2] + gap * facing), heading])
+            env.sim.set_base(pose[None], [0])
+            if gap == 1.7:
+                ways.begin(0, pose, point)
+            for _ in range(7):
+                env.sim.step(np.zeros((1, 10)))
+                ways.look(env.sim.state(), env.sim.depth(), [0])
+        aside = np.array([-facing[1], facing[0]])
+        ahead = [point[:2] + 0.75 * facing + shift * aside for shift in (-0.2, -0.1, 0.0, 0.1, 0.2)]
+        found += min(ways.read(np.array([[*place, heading]]))[0, 0] for place in ahead) < 0.1
+    assert found == len(seeds)
+    env.close()

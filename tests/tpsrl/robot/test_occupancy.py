@@ -49,10 +49,13 @@ def test_ways_do_not_end_behind_a_wall_nor_where_nothing_was_seen():
     for b in np.arange(-3.0, 3.0, CELL):
         grid.score[cell(grid, (1.6, b))] = 8
         grid.top[cell(grid, (1.6, b))] = 1.5
+        grid.hides[cell(grid, (1.6, b))] = True
     table = grid.way()
     assert table[cell(grid, (2.2, 0.0))][0] > 1.0  # 1 m from the goal, behind the wall
     assert table[cell(grid, (0.6, 0.0))][0] == 0.0
-    grid.top[:] = 0.5  # a table: one reaches over it
+    grid.hides[:] = False  # a shelf: one reaches in below what is above
+    assert grid.way()[cell(grid, (2.05, 0.0))][0] == 0.0
+    grid.hides[:], grid.top[:] = True, 0.5  # a table: one reaches over it
     assert grid.way()[cell(grid, (2.05, 0.0))][0] == 0.0
     fresh = OccupancyGrid(GOAL)
     assert not (fresh.way()[..., 0] == 0.0).any()
@@ -90,7 +93,8 @@ def test_what_is_gone_is_forgotten():
     assert seen.any()
     still = [tuple(c) for c in there if grid.score[tuple(c)] > 0]
     assert len(still) < len(there) / 2
-    assert all(grid.top[tuple(c)] == 0.0 for c in there if grid.score[tuple(c)] <= 0)
+    gone = [tuple(c) for c in there if grid.score[tuple(c)] <= 0]
+    assert all(grid.top[c] == 0.0 and not grid.hides[c] for c in gone)
 
 
 def test_points_along_the_arm_begin_at_the_shoulder_and_end_at_the_cup():
