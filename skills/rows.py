@@ -30,8 +30,6 @@ _AROUND = (
     "neighbour_gap",
     "relief",
     "container",
-    "door_gap",
-    "walls_gap",
 )
 _POINT = ("sensor", "in_base", "gps_compass", "place", "gap")
 _CARE: dict[str, Any] = {"mistake_penalty": 4.0, "haste": 0.1}

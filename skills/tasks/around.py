@@ -18,9 +18,7 @@ from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator
 
-SENSORS = frozenset(
-    {"relief", "neighbours", "neighbour_gap", "target_size", "container", "door_gap", "walls_gap"}
-)
+SENSORS = frozenset({"relief", "neighbours", "neighbour_gap", "target_size", "container"})
 """Names of the observations that are made of it."""
 NEAR = 0.6
 """Farther objects are no neighbours, m."""
@@ -58,13 +56,11 @@ def with_surroundings(
         return row
     types = [item.type for item in sim.episode(env_id).objects]
     near = _nearest(np.asarray(sim.state().object_pos)[env_id, : len(types)], point, row.target)
-    joint = container_of(sim, env_id, point)
     sizes = np.zeros(NEIGHBOURS)
     sizes[: len(near)] = [half_size(types[k]).max() for k in near]
     return replace(
         row,
-        container=joint,
-        inside=np.zeros(10) if joint < 0 else _inside(sim, env_id, joint),
+        container=container_of(sim, env_id, point),
         target_size=half_size(types[row.target]),
         neighbours=np.append(near, np.full(NEIGHBOURS - len(near), -1)).astype(np.int64),
         neighbour_size=sizes,
@@ -116,13 +112,6 @@ def _frame_of(sim: Simulator, env_id: int, joint: int) -> tuple[np.ndarray, np.n
         return link_pose(sim, env_id, joint)
     pos, quat = scene.link_rest[name]
     return np.asarray(pos), rotation_matrix(np.asarray(quat))
-
-
-def _inside(sim: Simulator, env_id: int, joint: int) -> np.ndarray:
-    """Return a row of ``Goal.inside`` for the container of a joint."""
-    pos, rotation = _frame_of(sim, env_id, joint)
-    low, high = sim.scene(env_id).containers[sim.joint_names[joint]]
-    return np.array([*pos, np.arctan2(rotation[1, 0], rotation[0, 0]), *low, *high])
 
 
 @cache

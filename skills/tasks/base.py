@@ -206,9 +206,8 @@ class Task(ABC, Generic[P]):
         row = object_goal(sim, env_id, call, frozen_start=self.frozen_start)
         point, place = self.about(row), self.carrier(row)
         if self.shows_way:
-            row = with_way(sim, env_id, row, point)
-        if self.shows_way or "door_gap" in self.sensors:
-            row = replace(row, door=door_before(sim, env_id, point))
+            door = door_before(sim, env_id, point)
+            row = replace(with_way(sim, env_id, row, point), door=door)
         return with_surroundings(sim, env_id, row, point, place, self.sensors)
 
     @property

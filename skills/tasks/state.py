@@ -76,10 +76,7 @@ class Goal:
         relief: (n, ``RELIEF``) float64, see :func:`skills.tasks.around.relief`.
         door: (n, 5) float64, hinge and free edge on the floor of the open door that the skill
             reaches behind when it begins, m, and the heading of its link, rad; zeros where there
-            is none, or neither a way nor a sensor asks for it.
-        inside: (n, 10) float64, the drawer or cabinet which the skill reaches into: position and
-            heading of its frame, then the lowest and the highest corner of the room in it, in that
-            frame, m and rad; zeros where there is none.
+            is none, or no way is looked for.
     """
 
     target: Array
@@ -99,7 +96,6 @@ class Goal:
     neighbour_size: Array
     relief: Array
     door: Array
-    inside: Array
 
     @_once
     def rows(self) -> Array:
@@ -148,7 +144,6 @@ class GoalRow:
     neighbour_size: np.ndarray = field(default_factory=lambda: np.zeros(NEIGHBOURS))
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
     door: np.ndarray = field(default_factory=lambda: np.zeros(5))
-    inside: np.ndarray = field(default_factory=lambda: np.zeros(10))
     fan: np.ndarray | None = None
     parts: tuple[np.ndarray, ...] = ()
 

@@ -64,12 +64,6 @@ def yaw_of(xp: Any, quat: Array) -> Array:
     return xp.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
-def ahead_of(xp: Any, quat: Array) -> Array:
-    """Return the (n, 3) x axes of frames of (n, 4) wxyz orientations."""
-    w, x, y, z = (quat[:, i] for i in range(4))
-    return xp.stack([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], axis=-1)
-
-
 def full_like_rows(xp: Any, reference: Array, value: Any, dtype: Any) -> Array:
     """Return an (n,) array of ``value`` on the device of ``reference`` (n, ...)."""
     return xp.full((reference.shape[0],), value, dtype=dtype, device=device(reference))

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from array_api_compat import device
-
-from skills.tasks.places import door_turn
 from skills.tasks.sensors.fine import fine, finely, turned
 from skills.tasks.sensors.registry import sensor
 from skills.tasks.state import NEIGHBOURS, RELIEF, View
 from skills.tasks.tolerances import RELEASED_AT
-from tpsrl.geometry.arrays import Array, ahead_of, norm, to_base, to_frame
-
-_BACK = (0.0, 0.2, 0.385)
-"""How far cup, middle of the hand and wrist are behind the cup's tip, m."""
+from tpsrl.geometry.arrays import Array, norm, to_base, to_frame
 
 
 @sensor(3)
@@ -167,62 +161,6 @@ def container(view: View) -> Array:
     where = to_base(xp, state.base_pose, link)
     row = xp.concat([goal.of(state.joint_pos, "container")[:, None], where], axis=-1)
     return xp.where(inside, row, 0.0)
-
-
-@sensor(12)
-def door_gap(view: View) -> Array:
-    """How far cup, hand, wrist and base are from the open door that the skill reaches behind.
-
-    Of each the tanh of the way to the nearest point of the door as it stands now, ahead and to the
-    left of the base, over 0.2 m, and of its length over 0.1 m; 0, 0, 1 where there is no door.
-    """
-    xp, state, door = view.xp, view.state, view.goal.door
-    hinge, along = door[:, :2], door[:, 2:4] - door[:, :2]
-    turn = door_turn(view)
-    cos, sin = xp.cos(turn)[:, None], xp.sin(turn)[:, None]
-    along = cos * along + sin * xp.stack([-along[:, 1], along[:, 0]], axis=-1)
-    wide = xp.sum(along * along, axis=-1)
-    rows = []
-    for point in (*_hand(view), state.base_pose):
-        gap = point[:, :2] - hinge
-        share = xp.sum(gap * along, axis=-1) / xp.where(wide > 0.0, wide, 1.0)
-        way = xp.clip(share, 0.0, 1.0)[:, None] * along - gap
-        near = xp.stack(turned(xp, state.base_pose[:, 2], way[:, 0], way[:, 1]), axis=-1)
-        rows.append(
-            xp.concat([xp.tanh(near / 0.2), xp.tanh(norm(xp, way) / 0.1)[:, None]], axis=-1)
-        )
-    there = xp.concat(rows, axis=-1)
-    none = xp.asarray([0.0, 0.0, 1.0] * 4, dtype=there.dtype, device=device(there))
-    return xp.where((wide > 0.0)[:, None], there, none)
-
-
-@sensor(18)
-def walls_gap(view: View) -> Array:
-    """How far cup, hand and wrist are from the walls of the drawer or cabinet that is reached into.
-
-    Of each the tanh of the way to the six walls of the room in it, over 0.1 m, below 0 beyond a
-    wall: behind and before, right and left, below and above, seen from the furniture; zeros where
-    the skill reaches into nothing.
-    """
-    xp, inside = view.xp, view.goal.inside
-    known = xp.any(inside != 0.0, axis=-1)[:, None]
-    rows = []
-    for point in _hand(view):
-        gap = point - inside[:, :3]
-        ahead, left = turned(xp, inside[:, 3], gap[:, 0], gap[:, 1])
-        local = xp.stack([ahead, left, gap[:, 2]], axis=-1)
-        rows.append(
-            xp.tanh(xp.stack([local - inside[:, 4:7], inside[:, 7:] - local], axis=-1) / 0.1)
-        )
-    there = xp.reshape(xp.stack(rows, axis=1), (inside.shape[0], -1))
-    return xp.where(known, xp.tanh(there / 0.1), 0.0)
-
-
-def _hand(view: View) -> list[Array]:
-    """Return cup, hand and wrist, each (n, 3) in the world, m."""
-    state = view.state
-    out = ahead_of(view.xp, state.ee_quat)
-    return [state.ee_pos - back * out for back in _BACK]
 
 
 def _gap(view: View, way: Array) -> Array:

@@ -27,7 +27,7 @@ from tests.skills.envs.states import goals, state, view
 from tests.skills.envs.test_environments import shipped
 from tests.skills.nets import STATE
 from tpsrl.errors import UserError
-from tpsrl.geometry.rotations import rotation_matrix, to_base
+from tpsrl.geometry.rotations import to_base
 from tpsrl.robot import fetch
 from ver_trainer.errors import ConfigError
 
@@ -336,48 +336,4 @@ def test_mastery_is_what_the_last_episodes_say_and_survives_a_break():
     env.worlds.set_state({**env.worlds.get_state(), "mastery": 0.7})
     env.reset(seed=1)
     assert env.worlds.progress.mastery.tolist() == [0.7, 0.7]
-    env.close()
-
-
-def test_hand_and_base_know_how_far_the_open_door_is():
-    env = SkillEnv("place", **STATE, places=("cabinet",), sensors=("state", "course"))
-    moved = 0.0
-    for seed in range(3):
-        env.reset(seed=seed)
-        for joint in (None, 1.0):
-            if joint is not None:
-                name = env.sim.joint_names[env.worlds._rows[0].container]
-                env.sim.set_joint(name, joint, [0])
-            env.worlds._look()
-            seen = env.worlds.observe()["door_gap"][0].reshape(4, 3)
-            state, row = env.sim.state(), env.worlds._rows[0]
-            hinge = state.link_pos[0, row.container, :2]
-            axes = rotation_matrix(state.link_quat[0, row.container])
-            handle = state.marker_pos[0, env.sim.marker_joints.index(row.container), :2]
-            wide = np.linalg.norm(row.door[2:4] - row.door[:2])
-            edge = hinge + wide * np.sign((handle - hinge) @ axes[:2, 1]) * axes[:2, 1]
-            moved = max(moved, np.linalg.norm(edge - row.door[2:4]))
-            panel = hinge + np.linspace(0.0, 1.0, 2001)[:, None] * (edge - hinge)
-            out = rotation_matrix(state.ee_quat[0])[:, 0]
-            points = [state.ee_pos[0] - back * out for back in (0.0, 0.2, 0.385)]
-            for point, found in zip([*points, state.base_pose[0]], seen, strict=True):
-                gaps = panel - point[:2]
-                way = gaps[np.argmin(np.linalg.norm(gaps, axis=1))]
-                way = to_base(np.array([0.0, 0.0, state.base_pose[0, 2]]), np.append(way, 0.0))[:2]
-                wanted = [*np.tanh(way / 0.2), np.tanh(np.linalg.norm(way) / 0.1)]
-                np.testing.assert_allclose(found, wanted, atol=2e-3)
-    assert moved > 0.1
-    env.close()
-
-
-def test_the_cup_at_an_object_is_between_the_walls_that_hold_it():
-    env = SkillEnv("pick", **STATE, places=("drawer", "cabinet"), sensors=("state", "course"))
-    for seed in range(4):
-        env.reset(seed=seed)
-        state, row = env.sim.state(), env.worlds._rows[0]
-        there = dataclasses.replace(state, ee_pos=row.object_start[None])
-        gaps = observe(view(there, [row]), ["walls_gap"])["walls_gap"][0].reshape(3, 3, 2)
-        assert np.all(gaps[0] > 0.0)
-        far = dataclasses.replace(state, ee_pos=row.object_start[None] + [0.0, 0.0, 3.0])
-        assert observe(view(far, [row]), ["walls_gap"])["walls_gap"][0, 5] == pytest.approx(-1.0)
     env.close()
