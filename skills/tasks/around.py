@@ -98,20 +98,15 @@ def container_of(sim: Simulator, env_id: int, point: np.ndarray) -> int:
     scene = sim.scene(env_id)
     for name, (low, high) in scene.containers.items():
         joint = sim.joint_names.index(name)
-        pos, rotation = _frame_of(sim, env_id, joint)
+        if name in scene.container_static:
+            rest = scene.link_rest[name]
+            pos, rotation = np.asarray(rest[0]), rotation_matrix(np.asarray(rest[1]))
+        else:
+            pos, rotation = link_pose(sim, env_id, joint)
         local = rotation.T @ (point - pos)
         if np.all((local >= low) & (local <= high)):
             return joint
     return -1
-
-
-def _frame_of(sim: Simulator, env_id: int, joint: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (3,) position and (3, 3) axes of the frame in which a container's room is told."""
-    scene, name = sim.scene(env_id), sim.joint_names[joint]
-    if name not in scene.container_static:
-        return link_pose(sim, env_id, joint)
-    pos, quat = scene.link_rest[name]
-    return np.asarray(pos), rotation_matrix(np.asarray(quat))
 
 
 @cache

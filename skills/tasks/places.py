@@ -109,17 +109,15 @@ def detour(view: View, hand: Array, point: Array, place: Array) -> Array:
 
 
 def door_moved(view: View) -> Array:
-    """Return (n,) m: how far the edge of that door was moved since the skill began."""
-    door = view.goal.door
-    return norm(view.xp, door[:, 2:4] - door[:, :2]) * view.xp.abs(door_turn(view))
+    """Return (n,) m: how far the edge of the open door that the skill reaches behind was moved.
 
-
-def door_turn(view: View) -> Array:
-    """Return (n,) rad: how far the open door behind which the skill reaches was turned since."""
-    goal = view.goal
-    now = yaw_of(view.xp, goal.of(view.state.link_quat, "container"))
-    there = (goal.container >= 0) & view.xp.any(goal.door != 0.0, axis=-1)
-    return view.xp.where(there, wrap(view.xp, now - goal.door[:, 4]), 0.0)
+    Since the skill began; 0 where there is no such door.
+    """
+    xp, goal = view.xp, view.goal
+    there = (goal.container >= 0) & xp.any(goal.door != 0.0, axis=-1)
+    turn = wrap(xp, yaw_of(xp, goal.of(view.state.link_quat, "container")) - goal.door[:, 4])
+    wide = norm(xp, goal.door[:, 2:4] - goal.door[:, :2])
+    return xp.where(there, wide * xp.abs(turn), 0.0)
 
 
 def round_door(xp: Any, start: Array, end: Array, door: Array) -> Array:
