@@ -22,8 +22,7 @@ from tpsrl.launch.config import LAUNCH, LaunchConfig
 from tpsrl.provenance import git_commit, machine, now, versions
 from tpsrl.provide import make_episodes
 from tpsrl.rooms import CONFIGS
-from ver_trainer.config import TrainConfig
-from ver_trainer.config_checks import validate
+from ver_trainer.config import TrainConfig, validate
 from ver_trainer.machine import settle_threads
 from ver_trainer.options import load, option
 from ver_trainer.runner import TrainResult, train

@@ -1,4 +1,4 @@
-"""Configuration of a run: what every key means.
+"""Configuration of a run: what every key means, and which values go together.
 
 :func:`load_config` reads YAML files and ``key=value`` words, see :mod:`ver_trainer.options`.
 """
@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ver_trainer.config_checks import validate
-from ver_trainer.config_extras import CPCConfig, DistillConfig
+from ver_trainer.config_extras import CPCConfig, DistillConfig, check_extras
+from ver_trainer.config_learning import OptimConfig, PPOConfig
+from ver_trainer.errors import ConfigError
 from ver_trainer.options import load, option
 
 SCHEMES = ("ver", "nover", "ddppo", "htsrl", "async", "decoupled")
@@ -110,80 +111,6 @@ class NetConfig:
 
 
 @dataclass
-class PPOConfig:
-    """Losses and returns."""
-
-    epochs: int = option(2, "passes over a rollout", min=1)
-    mini_batches: int = option(2, "gradient steps of a pass", min=1)
-    clip: float = option(0.2, "of the probability ratio", min=0)
-    gamma: float = option(0.99, "discount of a step", min=0, max=1)
-    final_gamma: float = option(
-        0.0, "discount at the end of the training, evenly in log(1 - gamma); 0: gamma", min=0
-    )
-    gae_lambda: float = option(0.95, "of generalised advantage estimation", min=0, max=1)
-    value_coef: float = option(0.5, "weight of the value loss", min=0)
-    clip_value: bool = option(False, "clip the value loss as well")
-    normalize_advantage: bool = option(False, "mean 0 and deviation 1 in a rollout")
-    reward_scale: float = option(1.0, "rewards are multiplied by it", above=0)
-    entropy_coef: float = option(0.01, "weight of the entropy bonus, or its first value", min=0)
-    learned_entropy: bool = option(False, "learn that weight, so that entropy_target is kept")
-    entropy_target: float = option(0.0, "entropy that learned_entropy keeps, nat")
-    max_grad_norm: float = option(0.5, "clips gradients, a separate critic's apart", above=0)
-    importance_weights: bool = option(True, "weigh steps of environments that ran ahead")
-    max_importance_weight: float = option(1.0, "of these weights", above=0)
-    max_sequence: int = option(0, "steps of a sequence for the core; 0: as they come", min=0)
-    vtrace_rho: float = option(1.0, "async: cut of V-trace's rho", min=0)
-    vtrace_c: float = option(1.0, "async: cut of V-trace's c", min=0)
-    max_std: list[float] = option(
-        [], "most deviation of actions along the training, e.g. [1, 0.2]; empty: any", above=0
-    )
-    critic_warmup: int = option(0, "updates in which only the critic learns", min=0)
-    target_kl: float = option(
-        0.0, "the policy's update ends when its approximate KL divergence is above; 0: never", min=0
-    )
-    anchor_coef: float = option(0.0, "weight of KL(pretrained policy || policy)", min=0)
-    anchor_steps: int = option(0, "steps in which anchor_coef falls to 0; 0: total_steps", min=0)
-
-
-@dataclass
-class OptimConfig:
-    """Optimizer and learning-rate schedule."""
-
-    name: str = option("adam", "optimizer", choices=("adam", "lamb"))
-    lr: float = option(2.5e-4, "learning rate at first", above=0)
-    critic_lr: float = option(0.0, "of the critic's own parameters; 0: lr", min=0)
-    entropy_lr: float = option(0.01, "of a learned entropy coefficient, constant", above=0)
-    eps: float = option(1e-5, "of the optimizer", min=0)
-    weight_decay: float = option(0.0, "decoupled, as in AdamW", min=0)
-    schedule: str = option(
-        "cosine",
-        "how lr falls over total_steps; scaled_to_base: to its unscaled value in the first half; "
-        "kl: up and down, to hold kl_target",
-        choices=("cosine", "linear", "constant", "scaled_to_base", "kl"),
-    )
-    kl_target: float = option(
-        0.01, "schedule=kl: below half of it lr rises, above twice it falls, by 1.5", above=0
-    )
-    final_kl: float = option(0.0, "kl_target at the end of the training; 0: as at first", min=0)
-    kl_every: str = option(
-        "mini_batch", "schedule=kl: how often lr may change", choices=("mini_batch", "update")
-    )
-    min_lr: float = option(1e-5, "schedule=kl: lowest lr", above=0)
-    max_lr: float = option(1e-2, "schedule=kl: highest lr", above=0)
-    final_lr: float = option(0.0, "cosine, linear: lr at the end, as a fraction of lr", min=0)
-    warmup: float = option(0.0, "rise from half of lr, as a fraction of total_steps", min=0, max=1)
-    lamb_rho: float = option(
-        0.01, "lamb: a layer's step stays within [rho, 1 / rho] of lr; 1: AdamW", above=0, max=1
-    )
-    gradient_lag: int = option(
-        2, "decoupled: gradient steps that the weights of a gradient are behind, at most", min=1
-    )
-    batch_scaling: int = option(
-        0, "lr is multiplied by max(sqrt(batch / batch_scaling), 1); 0: it is not", min=0
-    )
-
-
-@dataclass
 class LogConfig:
     """What is written, and how often."""
 
@@ -274,3 +201,139 @@ def load_config(overrides: Sequence[str] = (), **values: Any) -> TrainConfig:
     config = load(TrainConfig, overrides, values=values)
     validate(config)
     return config
+
+
+def validate_pretrained(config: TrainConfig) -> None:
+    """Refuses options that need a pretrained policy where there is none.
+
+    Not part of :func:`validate`: the file may be made between reading the configuration and the
+    start of the run.
+
+    Raises:
+        ConfigError: naming the option.
+    """
+    wanted = {
+        "ppo.anchor_coef": config.ppo.anchor_coef > 0,
+        "net.freeze_norm": config.net.freeze_norm,
+        "pretrained_std": config.pretrained_std > 0,
+    }
+    for key, used in wanted.items():
+        if used and not config.pretrained:
+            raise ConfigError(f"'{key}' needs a pretrained policy: give pretrained=PATH")
+    parts = config.pretrained_parts
+    if config.net.freeze_norm and parts and "encoder" not in parts:
+        raise ConfigError(
+            "'net.freeze_norm' keeps the statistics of a pretrained encoder, and pretrained_parts "
+            "has none: add encoder to it, or leave net.freeze_norm out"
+        )
+
+
+def validate(config: TrainConfig) -> None:
+    """Refuses combinations that cannot work, with the remedy.
+
+    Raises:
+        ConfigError: for the first problem found.
+    """
+    collect = config.collect
+    if config.pretrained_std and config.net.std != "parameter":
+        raise ConfigError(
+            f"pretrained_std sets a parameter, which net.std={config.net.std} does not have: use "
+            "net.std=parameter"
+        )
+    if collect.steps * collect.num_envs < config.ppo.mini_batches:
+        raise ConfigError(
+            f"ppo.mini_batches={config.ppo.mini_batches} is more than the "
+            f"{collect.steps * collect.num_envs} steps of a rollout: use fewer mini-batches"
+        )
+    _validate_collect(config)
+    if config.log.best_by == "eval" and not config.log.eval_interval:
+        raise ConfigError(
+            "log.best_by=eval needs evaluations during training: set log.eval_interval, or use "
+            "log.best_by=auto"
+        )
+    _validate_ppo(config)
+    _validate_optim(config)
+    check_extras(config.distill, config.cpc, config.net.core)
+    if config.net.normalize_returns and config.ppo.reward_scale != 1:
+        raise ConfigError(
+            f"net.normalize_returns=true finds the scale of the rewards, so ppo.reward_scale="
+            f"{config.ppo.reward_scale:g} has no use: leave one of them out"
+        )
+
+
+def _validate_collect(config: TrainConfig) -> None:
+    collect = config.collect
+    if config.scheme in ("htsrl", "async") and config.collector == "inline":
+        raise ConfigError(
+            f"scheme={config.scheme} overlaps collection and learning, which collector=inline "
+            "cannot do: use collector=workers"
+        )
+    if collect.overlap and (config.scheme != "ver" or config.collector == "inline"):
+        raise ConfigError(
+            f"collect.overlap=true is for scheme=ver with collector=workers, not scheme="
+            f"{config.scheme} with collector={config.collector}: change these, or leave it out"
+        )
+    if config.resume == "exact" and config.collector != "inline":
+        raise ConfigError(
+            "resume=exact needs collector=inline, since worker timing cannot be repeated: use "
+            "collector=inline or resume=auto"
+        )
+    if collect.num_inference_workers > 1 and (
+        config.collector == "inline" or config.scheme in ("htsrl", "async") or collect.overlap
+    ):
+        raise ConfigError(
+            f"collect.num_inference_workers={collect.num_inference_workers} needs "
+            "collector=workers, scheme=ver, nover or ddppo and no overlap: use 1, or change these"
+        )
+    if max(collect.min_batch, collect.max_batch) > collect.num_envs:
+        raise ConfigError(
+            f"collect.min_batch and collect.max_batch cannot be above collect.num_envs="
+            f"{collect.num_envs}: lower them, or use 0 for the automatic choice"
+        )
+    if collect.max_batch and collect.min_batch > collect.max_batch:
+        raise ConfigError(
+            f"collect.min_batch={collect.min_batch} is above collect.max_batch="
+            f"{collect.max_batch}: swap them or use 0 for the automatic choice"
+        )
+
+
+def _validate_ppo(config: TrainConfig) -> None:
+    if config.ppo.final_gamma and not max(config.ppo.gamma, config.ppo.final_gamma) < 1:
+        raise ConfigError(
+            f"ppo.gamma={config.ppo.gamma:g} to ppo.final_gamma={config.ppo.final_gamma:g}: a"
+            " discount that changes along the training stays below 1"
+        )
+    if config.ppo.max_std and (config.net.std != "parameter" or config.scheme == "decoupled"):
+        raise ConfigError(
+            f"ppo.max_std bounds a parameter, which net.std={config.net.std} with scheme="
+            f"{config.scheme} does not have here: use net.std=parameter and another scheme"
+        )
+
+
+def _validate_optim(config: TrainConfig) -> None:
+    optim, ppo = config.optim, config.ppo
+    if optim.schedule == "scaled_to_base" and not optim.batch_scaling:
+        raise ConfigError(
+            "optim.schedule=scaled_to_base falls from a scaled learning rate: set "
+            "optim.batch_scaling, or use optim.schedule=constant"
+        )
+    if optim.schedule != "kl":
+        return
+    if ppo.epochs * ppo.mini_batches < 2:
+        raise ConfigError(
+            "optim.schedule=kl measures what the first gradient step of an update did: use two "
+            "of ppo.epochs or ppo.mini_batches, or optim.schedule=constant"
+        )
+    if 0 < ppo.target_kl <= max(optim.kl_target, optim.final_kl):
+        raise ConfigError(
+            f"ppo.target_kl={ppo.target_kl:g} ends updates before optim.kl_target="
+            f"{optim.kl_target:g} is reached, so lr would only rise: use a higher ppo.target_kl"
+        )
+    if optim.warmup:
+        raise ConfigError(
+            "optim.warmup is a rise by the clock and optim.schedule=kl is not: leave one out"
+        )
+    if optim.min_lr > optim.max_lr:
+        raise ConfigError(
+            f"optim.min_lr={optim.min_lr:g} is above optim.max_lr={optim.max_lr:g}: swap them"
+        )

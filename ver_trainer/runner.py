@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-from ver_trainer.config import TrainConfig, load_config
-from ver_trainer.config_checks import validate_pretrained
+from ver_trainer.config import TrainConfig, load_config, validate_pretrained
 from ver_trainer.distributed.ranks import adopt_slurm_step
 from ver_trainer.errors import Interrupted, WorkerFailure
 from ver_trainer.evaluation import evaluate
