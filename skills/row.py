@@ -27,6 +27,7 @@ class Entity:
 
 
 Actions = Literal["full", "restricted"]
+"""Whether the base may move in skills that manipulate."""
 Ask = Callable[[SkillName, Sequence[Entity]], SkillCall]
 """What an action of a plan becomes: from the skill and the action's arguments, a call."""
 

@@ -7,6 +7,7 @@ import numpy as np
 from skills.tasks.around import container_of
 from skills.tasks.places import link_pose
 from skills.tasks.tolerances import STANDS_OUT
+from tpsrl.geometry.arrays import yaw_of
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.scene import Navigation
 
@@ -53,7 +54,7 @@ def door_before(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
         return np.zeros(5)
     pos, rotation = link_pose(sim, env_id, joint)
     edge = pos + rotation @ np.array([0.0, _DOOR_WIDTH * handle_offset(sim, env_id, joint)[1], 0.0])
-    heading = np.arctan2(rotation[1, 0], rotation[0, 0])
+    heading = yaw_of(np, np.asarray(sim.state().link_quat[env_id][joint]))
     return np.array([*pos[:2], *edge[:2], heading])
 
 

@@ -41,7 +41,8 @@ class PickTask(Task[PickProgress]):
             ``needs_geodesic="course"``, for training.
         shut: so many metres of distance is one by which the edge of the open door that the object
             lies behind was moved, see :func:`skills.tasks.places.door_moved`: who shuts it cannot
-            reach in, and while the base drives nothing else would tell; for training.
+            reach in, and while the base drives nothing else would tell; for training. It counts
+            where the container is known, as with ``sensors="state"``.
         pick_reward: when the right object is grasped.
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.

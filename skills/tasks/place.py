@@ -35,8 +35,7 @@ class PlaceTask(Task[PlaceProgress]):
         detour: so many metres of distance is one that the straight way leaves out, see
             :func:`skills.tasks.places.detour`: for training.
         way: until the base stands within reach of the goal, so many metres of distance is one that
-            is left of its way there, see :class:`~skills.tasks.pick.PickTask`, like
-            ``shut``.
+            is left of its way there, and ``shut``: see :class:`~skills.tasks.pick.PickTask`.
         strays_end: an object that is farther than ``off_slack`` beyond ``goal_threshold`` after its
             release ends the episode, as a wrong release does, and takes ``place_reward`` back: for
             training. It rolls, or falls off, and nothing brings it home.
