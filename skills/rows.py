@@ -147,6 +147,7 @@ ROWS = (
             "needs_geodesic": "course",
             "distance_reward": 3.0,
             "left_penalty": 5.0,
+            "shut": 2.0,
         },
         switches={"stop": 0.02},
         plan={"nav": ask_drive, "nav_to_receptacle": ask_drive_to_handle},

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.random import Generator
 
 from skills.interface import SkillCall
+from skills.tasks.around import container_of
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.course import EVERYWHERE, Course, with_way
 from skills.tasks.goals import front_point, handle_goal, object_goal
+from skills.tasks.outlines import open_door
+from skills.tasks.places import door_moved
 from skills.tasks.starts import NoStartError, Spawn, Start, draw_target, free_poses
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import ARRIVED, FACING, ROBOT_AT
@@ -41,6 +44,9 @@ class NavigateTask(Task[NavigateProgress]):
             goal is near there, and the next skill may not reach it: it is behind a wall.
         left_slack: m.
         most_left_penalty: see ``left_penalty``.
+        shut: so many metres of distance is one by which the edge of the open door was moved behind
+            which the goal lies, or before which the robot shall stand, see
+            :func:`skills.tasks.places.door_moved`: the next skill has to reach in there.
         success_distance: farthest base from the goal at success, m.
         success_angle: largest bearing at success, rad.
         min_start_distance: least straight distance to the goal at the start, m.
@@ -57,6 +63,7 @@ class NavigateTask(Task[NavigateProgress]):
     left_penalty: float = 0.0
     left_slack: float = 0.5
     most_left_penalty: float = 6.0
+    shut: float = 0.0
     success_distance: float = ARRIVED
     success_angle: float = FACING
     min_start_distance: float = 3.0
@@ -86,11 +93,17 @@ class NavigateTask(Task[NavigateProgress]):
         if call.target is not None or call.joint is None:
             frozen = self.frozen_start
             row = object_goal(sim, env_id, call, frozen_start=frozen, to_object=True)
+            behind = container_of(sim, env_id, row.position)
         else:
             row = handle_goal(sim, env_id, call.joint)
+            behind = -1
             if call.place == "front":
                 row = replace(row, position=front_point(sim, env_id, call.joint))
-        return with_way(sim, env_id, row, row.position) if self.shows_way else row
+                behind = row.joint
+        if not self.shows_way:
+            return row
+        row = replace(row, container=behind, door=open_door(sim, env_id, behind))
+        return with_way(sim, env_id, row, row.position)
 
     def course(self, sim: Simulator, env_id: int, goal: GoalRow) -> Course:
         """Return the way to where the goal can be reached, from anywhere."""
@@ -105,7 +118,7 @@ class NavigateTask(Task[NavigateProgress]):
         near = view.heading[0] < self.turn_distance
         return NavigateProgress(
             **self.start_fields(view),
-            distance=self._distance(view),
+            distance=self._left(view),
             angle=view.xp.where(near, self._turn(view), float("nan")),
         )
 
@@ -117,7 +130,7 @@ class NavigateTask(Task[NavigateProgress]):
         """See :meth:`Task.advance`."""
         xp = view.xp
         flat, bearing = view.heading
-        distance, angle = self._distance(view), xp.abs(bearing)
+        distance, angle = self._left(view), xp.abs(bearing)
         near, turn = flat < self.turn_distance, self._turn(view)
         turned = xp.where(near, change(xp, progress.angle, turn), 0.0)
         reward = self.distance_reward * (progress.distance - distance) + self.turn_reward * turned
@@ -138,6 +151,10 @@ class NavigateTask(Task[NavigateProgress]):
             {"distance": flat, "angle": angle},
             failed,
         )
+
+    def _left(self, view: View) -> Array:
+        distance = self._distance(view)
+        return distance + self.shut * door_moved(view) if self.shut else distance
 
     def _distance(self, view: View) -> Array:
         return view.heading[0] if view.geodesic is None else view.geodesic

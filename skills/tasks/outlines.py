@@ -46,7 +46,11 @@ def open_parts(sim: Simulator, env_id: int) -> list[np.ndarray]:
 
 def door_before(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
     """Return the open door behind which a (3,) point lies, a row of ``Goal.door``, or zeros."""
-    joint = container_of(sim, env_id, point)
+    return open_door(sim, env_id, container_of(sim, env_id, point))
+
+
+def open_door(sim: Simulator, env_id: int, joint: int) -> np.ndarray:
+    """Return the door of a furniture joint as a row of ``Goal.door``, zeros unless it is open."""
     name = sim.joint_names[joint] if joint >= 0 else ""
     if name not in sim.scene(env_id).container_static:
         return np.zeros(5)
