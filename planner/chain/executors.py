@@ -382,4 +382,9 @@ def _cause(missing: Sequence[Atom], world: SymbolicWorld) -> str:
     first = min(missing, key=lambda a: order.index(a.name) if a.name in order else len(order))
     if first.name == "holding" and world.held()[0] >= 0:
         return WRONG_OBJECT
-    return _CAUSES.get(first.name, str(first))
+    cause = _CAUSES.get(first.name, str(first))
+    if first.name in ("holding", "object_at"):
+        container = world.container(first.args[-1])
+        if container is not None and not world.opened(container):
+            return f"{cause}, container not open"
+    return cause

@@ -38,8 +38,8 @@ class SymbolicWorld:
             "outside": lambda entity: self.container(entity) is None,
             "holding": self._holding,
             "not_holding": lambda: self.held() == (-1, -1),
-            "opened_cab": lambda marker: self.joint(marker) > OPENED["cab"],
-            "opened_fridge": lambda marker: self.joint(marker) > OPENED["fridge"],
+            "opened_cab": self.opened,
+            "opened_fridge": self.opened,
             "closed_cab": lambda marker: abs(self.joint(marker)) < CLOSED,
             "closed_fridge": lambda marker: abs(self.joint(marker)) < CLOSED,
             "robot_at": lambda entity: self.distance(entity) < ROBOT_AT,
@@ -73,8 +73,7 @@ class SymbolicWorld:
         if self.held() == (-1, -1):
             atoms.add(Atom("not_holding"))
         for name, info in self.grounding.markers.items():
-            opened = self.joint(name) > OPENED[info.kind]
-            atoms.add(Atom(f"{'opened' if opened else 'closed'}_{info.kind}", (name,)))
+            atoms.add(Atom(f"{'opened' if self.opened(name) else 'closed'}_{info.kind}", (name,)))
         for index in range(len(self.grounding.targets)):
             atoms |= self._target_atoms(index)
         return frozenset(atoms)
@@ -109,6 +108,11 @@ class SymbolicWorld:
         """Return the joint position of a container, m or rad."""
         index = self.grounding.markers[self._known(marker, self.grounding.markers)].joint
         return float(self.sim.state().joint_pos[self.env_id, index])
+
+    def opened(self, marker: str) -> bool:
+        """Return whether a container is open as far as it has to be for something to be reached."""
+        kind = self.grounding.markers[self._known(marker, self.grounding.markers)].kind
+        return self.joint(marker) > OPENED[kind]
 
     def position(self, entity: str) -> np.ndarray:
         """Return where an entity is now: (3,) float64, m."""

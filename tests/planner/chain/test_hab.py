@@ -161,3 +161,14 @@ def test_hab_says_that_a_pick_took_another_object():
     _, report, _ = run(episode, "hab", once("pick", 1, lambda sim: sim.grasp(other)))
     failed = [r for r in report.skills if r.outcome == "failure"]
     assert (failed[0].skill, failed[0].cause) == ("pick", "wrong object")
+
+
+@pytest.mark.parametrize(
+    ("skill", "target", "cause"),
+    [("pick", 1, "nothing grasped"), ("place", 2, "not at goal")],
+)
+def test_hab_says_that_a_pick_or_place_found_its_container_shut(skill, target, cause):
+    fate = once(skill, target, lambda sim: sim.move_joint(FRIDGE, 0.0))
+    _, report, _ = run(groceries(), "hab", fate)
+    failed = next(r for r in report.skills if r.skill == skill and r.outcome == "failure")
+    assert failed.cause == f"{cause}, container not open"
