@@ -147,6 +147,7 @@ ROWS = (
             "needs_geodesic": "course",
             "distance_reward": 3.0,
             "left_penalty": 5.0,
+            "most_left": 1.0,
             "shut": 2.0,
         },
         switches={"stop": 0.02},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,10 +41,11 @@ class NavigateTask(Task[NavigateProgress]):
         turn_distance: m.
         facing_distance: of the way, m.
         left_penalty: lost at a stop that succeeds, per metre of the way that is left beyond
-            ``left_slack``, at most ``most_left_penalty``; where ``needs_geodesic="course"``. The
-            goal is near there, and the next skill may not reach it: it is behind a wall.
+            ``left_slack``; where ``needs_geodesic="course"``.
         left_slack: m.
-        most_left_penalty: see ``left_penalty``.
+        most_left: at a stop with more of the way left than this, m, the goal is near and the next
+            skill does not reach it, from behind a wall or an open door: it is one in vain. Where
+            ``needs_geodesic="course"``.
         shut: so many metres of distance is one by which the edge of the open door was moved behind
             which the goal lies, or before which the robot shall stand, see
             :func:`skills.tasks.places.door_moved`: the next skill has to reach in there.
@@ -62,7 +64,7 @@ class NavigateTask(Task[NavigateProgress]):
     facing_distance: float = 0.6
     left_penalty: float = 0.0
     left_slack: float = 0.5
-    most_left_penalty: float = 6.0
+    most_left: float = math.inf
     shut: float = 0.0
     success_distance: float = ARRIVED
     success_angle: float = FACING
@@ -135,14 +137,14 @@ class NavigateTask(Task[NavigateProgress]):
         turned = xp.where(near, change(xp, progress.angle, turn), 0.0)
         reward = self.distance_reward * (progress.distance - distance) + self.turn_reward * turned
         there = (flat < self.success_distance) & (angle < self.success_angle)
+        if self.needs_geodesic == "course":
+            there = there & (distance <= self.most_left)
         failed = stop & ~there
         if self.failed_stop_penalty:
             reward = reward - self.failed_stop_penalty * failed
         if self.left_penalty and self.needs_geodesic == "course":
             lost = self.left_penalty * (distance - self.left_slack)
-            most = self.most_left_penalty
-            lost = xp.where(lost > most, most, xp.where(lost < 0.0, 0.0, lost))
-            reward = reward - xp.where(there & stop, lost, 0.0)
+            reward = reward - xp.where(there & stop & (lost > 0.0), lost, 0.0)
         return Advance(
             {"distance": distance, "angle": xp.where(near, turn, progress.angle)},
             reward,
