@@ -224,6 +224,7 @@ ROWS = (
         course=("way", "way_gap"),
         teaching={
             **_CARE,
+            "haste": 0.03,  # what hangs low takes time to be lifted
             "distance_reward": 3.0,
             "detour": 1.0,
             "shut": 2.0,
