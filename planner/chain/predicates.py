@@ -111,8 +111,7 @@ class SymbolicWorld:
 
     def opened(self, marker: str) -> bool:
         """Return whether a container is open as far as it has to be for something to be reached."""
-        kind = self.grounding.markers[self._known(marker, self.grounding.markers)].kind
-        return self.joint(marker) > OPENED[kind]
+        return self.joint(marker) > OPENED[self.grounding.markers[marker].kind]
 
     def position(self, entity: str) -> np.ndarray:
         """Return where an entity is now: (3,) float64, m."""
