@@ -90,3 +90,30 @@ def test_every_page_is_reached_from_the_readme():
         todo += [link for link in links - reached if link.is_file()]
     pages = {page for page in (ROOT / "docs").rglob("*.md") if page.name != "index.md"}
     assert not pages - reached - set((ROOT / "docs/api").iterdir())  # they are the site's
+
+
+INTERVAL = re.compile(r"(\d+%) (\[\d+, \d+\])")
+
+
+def _rates(page: str) -> dict[str, set[str]]:
+    """Rates with an interval in a page's tables, by scenario.
+
+    A row without a scenario of its own (``its first object placed``) belongs to the one above.
+    """
+    rates: dict[str, set[str]] = {}
+    scenario = ""
+    for line in (ROOT / page).read_text().replace("**", "").splitlines():
+        if not line.startswith("| "):
+            continue
+        first = line.split("|")[1].strip()
+        scenario = scenario if first.startswith("its ") else first
+        rates.setdefault(scenario, set()).update(" ".join(m) for m in INTERVAL.findall(line))
+    return rates
+
+
+def test_the_readme_has_the_numbers_of_the_results():
+    results, told = _rates("docs/results.md"), _rates("README.md")
+    told = {scenario: rates for scenario, rates in told.items() if rates}
+    assert len(told) == 3
+    for scenario, rates in told.items():
+        assert rates <= results[scenario], f"README: {scenario} {rates - results[scenario]}"
