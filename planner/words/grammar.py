@@ -153,7 +153,7 @@ class GoalReader:
             target = None if origin else self._eat("to")
             if origin is None and target is None:
                 break
-            found.append(("from" if origin else str(target), self._place()))
+            found.append(("from" if origin else str(target), self._place(many=bool(origin))))
         lies = [place for word, place in found if word == "from"]
         goes = [(word, place) for word, place in found if word != "from"]
         located = len(goes) > 1 or (verb == "take" and goes and goes[0][0] in _LYING)
@@ -229,7 +229,7 @@ class GoalReader:
     def _furniture(self) -> tuple[NamedPlace, ...]:
         """Read what is opened or closed."""
         self._particles()
-        found = [self._place()]
+        found = [self._place(many=True)]
         while True:
             back = self._at
             while self._eat("and"):
@@ -238,7 +238,7 @@ class GoalReader:
                 self._at = back
                 self._particles()
                 return tuple(found)
-            found.append(self._place())
+            found.append(self._place(many=True))
 
     def _destination(self) -> tuple[tuple[Things, ...], tuple[NamedPlace, ...]]:
         self._particles()
@@ -251,7 +251,8 @@ class GoalReader:
             raise UserError(f"{self._where()}: the robot can go to one thing at a time")
         return things, ()
 
-    def _place(self) -> NamedPlace:
+    def _place(self, many: bool = False) -> NamedPlace:
+        """Read a place; only where ``many`` may be meant, e.g. opened, all of its name may be."""
         start = self._at
         if home := self._eat("home"):
             return NamedPlace(home, HOME)
@@ -259,13 +260,16 @@ class GoalReader:
             if self.memory.place is None:
                 raise UserError(f"{self._where()}: 'it' stands for no place named before")
             return self.memory.place
-        _, _, several = self._quantity()
+        count, _, several = self._quantity()
         found = match(self._words[self._at :], self.lexicon.places)
         if found is None:
             raise self._lost("a place", self._phrases(self.lexicon.places))
         self._at += found.length
         text = " ".join(self._words[start : self._at])
-        place = NamedPlace(text, found.names, found.plural or (several and "all" in text.split()))
+        if count != 1 and not (many and count is None):
+            hint = "name each of them, or all" if many else "name the one where to"
+            raise UserError(f"{self._where()}: '{text}' does not say which places; {hint}")
+        place = NamedPlace(text, found.names, count is None or (found.plural and not several))
         self.memory.place = place
         return place
 

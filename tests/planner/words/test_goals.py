@@ -135,3 +135,39 @@ def test_the_words_file_is_part_of_what_is_installed():
     from tpsrl.rooms import CONFIGS
 
     assert (CONFIGS / "words.yaml").is_file() and isinstance(CONFIGS, Path)
+
+
+DRAWERS = [f"opened_cab(cab_push_point_{number})" for number in (4, 5, 6, 7)]
+
+
+@pytest.mark.parametrize("words", ["every drawer", "each drawer", "all of the drawers", "drawers"])
+def test_all_places_of_a_name_are_opened(words):
+    (goal,) = errand_for(episodes("set_table")[0], f"open {words}").goals
+    assert [str(atom) for atom in goal[:-1]] == DRAWERS
+
+
+@pytest.mark.parametrize("words", ["one of the drawers", "a drawer", "the drawer"])
+def test_one_place_of_a_name_is_opened(words):
+    (goal,) = errand_for(episodes("set_table")[0], f"open {words}").goals
+    assert len(goal) == 2 and str(goal[0]) in DRAWERS
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("open two drawers", "'two drawers' does not say which places; name each"),
+        ("bring the apple to both tables", "'both tables' does not say which places; name the one"),
+        ("put the apple on every table", "'every table' does not say which places; name the one"),
+        ("go to all tables", "'all tables' does not say which places"),
+    ],
+)
+def test_a_number_of_places_is_not_read_as_one_or_all(words, message):
+    with pytest.raises(UserError) as caught:
+        errand_for(episodes("set_table")[0], words)
+    assert message in str(caught.value)
+
+
+def test_things_come_from_all_places_of_a_name():
+    episode = episodes("tidy_house")[0]
+    every = errand_for(episode, "bring all cans from all counters to the sofa")
+    assert every.goals == errand_for(episode, "bring all cans from counters to the sofa").goals
