@@ -82,10 +82,10 @@ class Course:
 
     def _speeds(self, scene: SceneInfo, parts: Sequence[np.ndarray]) -> SpeedMap:
         if parts:
-            return _speed_map(scene, scene.navigation.with_obstacles(parts))
+            return _speed_map(scene.navigation.with_obstacles(parts))
         known = self._maps.get(scene.navigation)
         if known is None:
-            known = self._maps[scene.navigation] = _speed_map(scene, scene.navigation)
+            known = self._maps[scene.navigation] = _speed_map(scene.navigation)
         return known
 
     def look(self, place: np.ndarray) -> np.ndarray:
@@ -175,7 +175,6 @@ def _table(length: np.ndarray, aside: np.ndarray) -> np.ndarray:
     return np.concatenate([length[..., None], way], axis=-1)
 
 
-def _speed_map(scene: SceneInfo, navigation: Navigation) -> SpeedMap:
-    places = np.array(list(scene.furniture_pose.values())).reshape(-1, 3)[:, :2]
-    low, high = places.min(axis=0) - _BORDER, places.max(axis=0) + _BORDER
-    return SpeedMap(navigation, low, high, _PACE)
+def _speed_map(navigation: Navigation) -> SpeedMap:
+    low, high = navigation.bounds
+    return SpeedMap(navigation, low - _BORDER, high + _BORDER, _PACE)

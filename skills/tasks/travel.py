@@ -118,5 +118,6 @@ class SpeedMap:
         if not (ndimage.binary_dilation(ends) & free & ~ends).any():  # there is no front to move
             return np.where(ends, 0.0, np.inf)
         front = np.ma.MaskedArray(np.where(ends, -0.5, 0.5) * RESOLUTION, ~free)
-        time = skfmm.travel_time(front, self.speed[window], dx=RESOLUTION)
+        speed = np.ascontiguousarray(self.speed[window])  # skfmm reads past the rows of a view
+        time = skfmm.travel_time(front, speed, dx=RESOLUTION)
         return np.where(ends, 0.0, np.ma.filled(time, np.inf))

@@ -16,7 +16,13 @@ from tpsrl.geometry.rotations import rotation_matrix
 
 
 class Navigation(ABC):
-    """Free space of one world for the robot's disc. Positions are (..., 2) float64, metres."""
+    """Free space of one world for the robot's disc. Positions are (..., 2) float64, metres.
+
+    Attributes:
+        bounds: (2, 2) lower and upper corner of what it is known of; all free space lies inside.
+    """
+
+    bounds: np.ndarray
 
     @abstractmethod
     def is_navigable(self, xy: np.ndarray) -> np.ndarray:

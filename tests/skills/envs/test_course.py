@@ -126,7 +126,8 @@ def test_a_teacher_is_paid_for_turning_towards_its_way_and_going_it(skill):
         left = abs(float(np.arctan2(after["way"][2], after["way"][1])))
         wanted = 1.5 * (before[0] - after["way"][0]) + 0.9 * (abs(error) - left)
         assert reward == pytest.approx(wanted, abs=0.005)  # in whole mm
-        assert reward > 0.01
+        # On the way itself it may have to turn more than it did.
+        assert (before[0] - after["way"][0] if aligned else reward) > 0.01
         turned, gone = turned + (not aligned), gone + aligned
     assert turned and gone
     env.close()
