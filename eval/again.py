@@ -139,10 +139,15 @@ def proposer_of(config: Mapping[str, Any]) -> PlannerConfig | None:
     return PlannerConfig(llm=config["llm"], model=config.get("llm_model", "default"))
 
 
-def _single(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> Single:
+def skill_keys(config: Mapping[str, Any]) -> SkillEvalConfig:
+    """Return the keys of ``tpsrl eval skill=...`` that a result folder's config was made with."""
     known = {field.name for field in dataclasses.fields(SkillEvalConfig)}
     values = {key: value for key, value in config.items() if key in known and value is not None}
-    study = study_of(load(SkillEvalConfig, values=values))
+    return load(SkillEvalConfig, values=values)
+
+
+def _single(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> Single:
+    study = study_of(skill_keys(config))
     if study.config.get("weights_sha256") != config.get("weights_sha256"):
         raise UserError(
             f"weights={config.get('weights') or 'those shipped'} are not those of the results any"

@@ -19,7 +19,7 @@ import numpy as np
 
 from planner.chain.interface import AgentReport, SkillRecord
 from tpsrl.episodes.habitat_json import episode_from_json, episode_to_json
-from tpsrl.episodes.types import Episode
+from tpsrl.episodes.types import Episode, Target
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
 from tpsrl.sim.door import SimState
@@ -124,6 +124,7 @@ class Recording:
         """
         header = {
             "episode": episode_to_json(self.episode, _DIGITS),
+            "targets": [_written_target(target) for target in self.episode.targets],
             "about": self.about,
             "plans": self.plans,
             "runs": [dataclasses.asdict(run) for run in self.runs],
@@ -151,7 +152,11 @@ class Recording:
         try:
             with np.load(path, allow_pickle=False) as file:
                 header = json.loads(file["header"].tobytes())
-                found = cls(episode_from_json(header["episode"], str(path)), header["about"])
+                episode = episode_from_json(header["episode"], str(path))
+                if "targets" in header:  # older files have those of the episode alone
+                    targets = tuple(_read_target(row) for row in header["targets"])
+                    episode = dataclasses.replace(episode, targets=targets)
+                found = cls(episode, header["about"])
                 found.plans = header["plans"]
                 found._runs = [SkillRecord(**run) for run in header["runs"]]
                 found._states = list(zip(*(_unpacked(file[n]) for n in _FIELDS), strict=True))
@@ -164,6 +169,28 @@ class Recording:
                 " with another out= to record it anew."
             ) from None
         return found
+
+
+def _written_target(target: Target) -> dict[str, Any]:
+    """Return plain values.
+
+    Habitat's format has one target an object. A goal in words may have more: a place to go to
+    stands in it as a target of an object that lies there.
+    """
+    return {
+        "index": int(target.object_index),
+        "pos": np.asarray(target.goal_pos, dtype=np.float64).tolist(),
+        "quat": np.asarray(target.goal_quat, dtype=np.float64).tolist(),
+        "label": target.label,
+        "start": target.start_receptacle,
+        "goal": target.goal_receptacle,
+    }
+
+
+def _read_target(row: Mapping[str, Any]) -> Target:
+    """Return what :func:`_written_target` was given."""
+    pos, quat = (np.array(row[name], dtype=np.float64) for name in ("pos", "quat"))
+    return Target(row["index"], pos, quat, row["label"], row["start"], row["goal"])
 
 
 def _packed(rows: np.ndarray) -> np.ndarray:

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from eval.again import Single, proposer_of, read_evaluation
+from eval.again import Single, proposer_of, read_evaluation, skill_keys
 from eval.recording import FOLDER, states_file
-from eval.skills import SkillEvalConfig, parts_of
+from eval.skills import SkillEvalConfig, study_of
 from eval.spec import evaluation_spec
-from eval.trials import SkillStudy
 from eval.view.goals import Places
 from eval.view.page import Page
 from eval.view.player import Player
@@ -90,8 +89,9 @@ class Desk:
                 "'tpsrl view' needs the package viser; install it with: pip install 'tpsrl[view]'"
             ) from None
         self.entries = [] if config.results is None else entries_of(config.results)
+        self._ran = {} if config.results is None else read_folder(config.results)[0]
         if config.results is not None:
-            config = _as_in(config, read_folder(config.results)[0])
+            config = _as_in(config, self._ran)
         self.config = config
         self.whats, self.agents = (WHOLE, *BOOK), (*AGENTS, "random")
         self.what, self.agent = config.skill or WHOLE, config.agent
@@ -228,6 +228,8 @@ class Desk:
             scenario=config.scenario,
             agent=agent,
             executor=config.executor,
+            engine=self._ran.get("engine", "mujoco"),
+            max_steps=self._ran.get("max_steps"),
             seed=config.seed,
             weights=config.weights if own else None,
             scenes=scenes,
@@ -248,15 +250,22 @@ class Desk:
 
     def _skill(self, skill: str, agent: str) -> Source:
         config = self.config
-        own = {"skill": skill, "agent": agent, "seed": config.seed, "split": config.split}
-        mine = skill == config.skill and agent == config.agent
-        weights = config.weights if mine else None
-        asked = SkillEvalConfig(**own, weights=weights, data=config.data, path=config.path)  # type: ignore[arg-type]
         alone = ("tpsrl", "teacher", "scripted", "random")
         if agent not in alone:
             raise UserError(f"agent={agent} plays no skill alone; use one of {', '.join(alone)}")
-        policy, env_args = parts_of(asked)
-        return SkillSource(SkillStudy(own, skill, env_args, agent, policy), config.seed)
+        if skill == self._ran.get("skill"):  # every other key decides the episode, too
+            asked = dataclasses.replace(skill_keys(self._ran), agent=agent, weights=None)
+        else:
+            asked = SkillEvalConfig(
+                skill=skill,
+                agent=agent,
+                seed=config.seed,
+                split=config.split,
+                weights=config.weights if (skill, agent) == (config.skill, config.agent) else None,
+                data=config.data,
+                path=config.path,
+            )
+        return SkillSource(study_of(asked), asked.seed)
 
     def _scenes(self) -> Scenes | None:
         config = self.config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 from eval.episode import run_episode
 from eval.recording import Recording, states_file
 from eval.spec import evaluation_spec
+from eval.words import spoken
+from planner.chain.interface import AgentReport
+from planner.words.door import errand_for
 from tpsrl.engines import make_stage
 from tpsrl.episodes.shipped import load_shipped
 
@@ -80,3 +84,43 @@ def test_what_is_kept(mode: str, kept: list[int], tmp_path: Path) -> None:
                 recording.add(stage.state(), AgentReport(skills=[SkillRecord("wait", "wait()")]))
             keeper.end(recording, {"index": index, "success": index == 0})
     assert [k for k in range(2) if states_file(tmp_path, k).exists()] == kept
+
+
+def test_two_targets_of_one_object_are_kept(tmp_path: Path) -> None:
+    """A place to go to is a target of an object that lies there, here one that is moved, too."""
+    episode = load_shipped("tidy_house", "val").episodes[1]
+    errand = errand_for(episode, "go to the dining table, then tidy up")
+    indices = [target.object_index for target in errand.targets]
+    assert len(set(indices)) < len(indices)
+    kept, path = Recording(errand, {}), tmp_path / "x.npz"
+    with make_stage(None) as stage:
+        stage.reset([errand], [0])
+        kept.add(stage.state(), AgentReport())
+    kept.save(path)
+    read = Recording.load(path).episode
+    assert [t.label for t in read.targets] == [t.label for t in errand.targets]
+    for ours, theirs in zip(errand.targets, read.targets, strict=True):
+        for name in ("object_index", "start_receptacle", "goal_receptacle"):
+            assert getattr(ours, name) == getattr(theirs, name)
+        assert np.array_equal(ours.goal_pos, theirs.goal_pos)
+        assert np.array_equal(ours.goal_quat, theirs.goal_quat)
+    for target in errand.targets:
+        action = f"place({target.label}, TARGET_{target.label})"
+        assert spoken(action, read) == spoken(action, errand)
+
+
+def test_a_file_without_the_list_of_targets_has_those_of_its_episode(tmp_path: Path) -> None:
+    episode, path = load_shipped("tidy_house", "val").episodes[0], tmp_path / "x.npz"
+    kept = Recording(episode, {})
+    with make_stage(None) as stage:
+        stage.reset([episode], [0])
+        kept.add(stage.state(), AgentReport())
+    kept.save(path)
+    with np.load(path) as file:
+        parts = dict(file)
+    header = json.loads(parts["header"].tobytes())
+    header.pop("targets", None)
+    parts["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    np.savez_compressed(path, **parts)
+    read = Recording.load(path).episode
+    assert [t.label for t in read.targets] == [t.label for t in episode.targets]
