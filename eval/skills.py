@@ -15,8 +15,9 @@ from eval.trials import SkillStudy, TrialJob
 from planner.chain.catalog import agent_kind
 from skills.book import BOOK, row_of
 from skills.learned.cards import SHIPPED, PolicyFiles, digest
-from skills.learned.find import find_policy
-from skills.learned.inference import NumpyPolicy
+from skills.learned.find import find_policy, trained_in
+from skills.learned.inference import NumpyPolicy, read_weights
+from skills.tasks.sensors import COLOUR
 from tpsrl import options
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options, named_data
@@ -150,10 +151,12 @@ def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any
         if policy.card.actions != config.actions and row_of(config.skill).uses_arm:
             own = policy.card.actions
             raise UserError(f"{policy.path} was trained with actions={own}; give actions={own}.")
-        seen = NumpyPolicy.load(policy.path).observations
+        if policy.card.contract != config.contract:
+            own = policy.card.contract
+            raise UserError(f"{policy.path} was trained with contract={own}; give contract={own}.")
         if policy.card.depth is not None:
             depth = config.depth or policy.card.depth
-        env_args["sensors"] = tuple(seen)
+        env_args |= _as_trained(policy)
     env_args |= {"depth": depth, "split": config.split}
     if config.places:
         env_args["places"] = tuple(config.places)
@@ -168,6 +171,21 @@ def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any
     if config.handoff is not None:
         env_args |= {"start": "handoff", "handoff": str(config.handoff.resolve())}
     return policy, env_args
+
+
+def _as_trained(policy: PolicyFiles) -> dict[str, Any]:
+    """Return the arguments of the environment that what a policy sees and does depends on."""
+    seen = NumpyPolicy.load(policy.path).observations
+    args: dict[str, Any] = {"sensors": tuple(seen)}
+    coloured = [shape[0] for name, shape in seen.items() if name in COLOUR]
+    if coloured:
+        args["colour"] = coloured[0]
+    told = trained_in(policy.path, read_weights(policy.path)[1]).get("env_args", {})
+    if "stop" in told:
+        args["stop"] = told["stop"]
+    if "suction" in told.get("options", {}):
+        args["options"] = {"suction": told["options"]["suction"]}
+    return args
 
 
 def _engine(config: SkillEvalConfig) -> dict[str, Any]:

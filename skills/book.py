@@ -176,6 +176,8 @@ def sensor_sets(
     row = row_of(skill)
     sensed = make_task(skill, contract=contract).sensors
     sets = {name: getattr(row, name) for name in ("fine", "seen", "felt", "state", "course")}
+    if "marker_rel_pos" not in sensed:  # parity: nothing tells where the handle is
+        sets["fine"] = tuple(name for name in sets["fine"] if name != "marker_fine")
     if row.stands(actions):
         sets |= {"seen": (), "course": ()}
     return {"contract": sensed, **sets}

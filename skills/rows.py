@@ -195,7 +195,7 @@ ROWS = (
         driving=_DRIVE,
         switches={"grip": 0.5},
         plan={"pick": ask_target},
-        parity={"horizon": 300, "force_penalty": 1e-4, **_LIMITS},
+        parity={"horizon": 300, "force_penalty": 1e-4, "frozen_start": True, **_LIMITS},
         placed=True,
     ),
     SkillRow(

@@ -263,7 +263,11 @@ class EnvConfig:
         if self.start not in ("generated", "handoff"):
             raise UserError(f"start='{self.start}' is unknown; use 'generated' or 'handoff'.")
         if self.start == "generated":
+            if self.handoff is not None:
+                raise UserError("handoff= is used with start='handoff' only; give both.")
             return [], 0.0
+        if not 0.0 <= self.handoff_fraction <= 1.0:
+            raise UserError(f"handoff_fraction={self.handoff_fraction}; it is a share, 0 to 1.")
         if self.handoff is None:
             raise UserError("start='handoff' needs handoff=FILE, a file of start states.")
         files = [self.handoff] if isinstance(self.handoff, str | Path) else [*self.handoff]

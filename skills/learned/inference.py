@@ -142,10 +142,8 @@ class NumpyPolicy:
     def _encode(self, observations: dict[str, np.ndarray]) -> np.ndarray:
         parts = []
         if self._images:
-            image = np.concatenate(
-                [np.moveaxis(observations[name], -1, 0) for name in self._images]
-            )
-            picture = image.astype(np.float32, copy=False)
+            pictures = [_picture(observations[name]) for name in self._images]
+            picture = np.concatenate(pictures)
             parts.append(encode_picture(self._weights, self._net["encoder"], picture))
         if self._vectors:
             parts.append(self._vector(observations))
@@ -203,3 +201,9 @@ def _check_sizes(header: dict[str, Any]) -> None:
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
+
+
+def _picture(image: np.ndarray) -> np.ndarray:
+    """Return an (h, w, c) image as (c, h, w) float32; whole numbers become 0 to 1."""
+    picture = np.moveaxis(image, -1, 0).astype(np.float32, copy=False)
+    return picture / np.float32(255.0) if image.dtype == np.uint8 else picture

@@ -17,7 +17,7 @@ from skills.learned.restless import Restless
 from skills.tasks.base import Task
 from skills.tasks.scan import scan_for
 from skills.tasks.seen import PIXELS, SeenWays, sees_way
-from skills.tasks.sensors import DEPTH, observe, shows_course
+from skills.tasks.sensors import COLOUR, DEPTH, observe, shows_course
 from skills.tasks.state import View, stack_goals
 from tpsrl.errors import UserError
 from tpsrl.sim.door import ACTION_DIM, ACTION_GRIP, Simulator
@@ -145,12 +145,17 @@ def _task_of(card: Card, policy: NumpyPolicy) -> Task:
     """Return the skill's task with what a policy senses.
 
     Raises:
-        UserError: the policy has another number of actions.
+        UserError: the policy has another number of actions, or looks at what no chain renders.
     """
     contract: Contract = card.contract  # type: ignore[assignment]
     actions: Actions = card.actions  # type: ignore[assignment]
     options = {"sensors": tuple(policy.observations)}
     task = make_task(card.skill, contract=contract, actions=actions, options=options)
+    if colour := [name for name in task.sensors if name in COLOUR]:
+        raise UserError(
+            f"the policy of '{card.skill}' looks at {', '.join(colour)}, and a chain renders depth"
+            " pictures only; measure it with 'tpsrl eval skill='."
+        )
     if policy.size != task.layout.size:
         raise UserError(
             f"the policy of '{card.skill}' has {policy.size} actions and the skill"

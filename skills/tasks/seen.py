@@ -33,7 +33,8 @@ class SeenWays:
     """A map and a way in each world of a simulator.
 
     Depth, joints, whether something is held, how the base has moved, and where the point was as the
-    skill began: nothing else goes in. So these numbers follow from the contract's observations.
+    skill began: nothing else goes in. So these numbers follow from the contract's observations, but
+    for Navigate, whose contract tells neither the point's height nor whether something is held.
 
     Args:
         num_envs: worlds.
