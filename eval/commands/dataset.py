@@ -118,7 +118,7 @@ def _export(config: DatasetConfig) -> int:
             raise UserError(f"{key}={getattr(config, key)}; videos have an even number of pixels")
     scenario, count = to_solve(config.scenario).name, config.episodes or 50
     name = f"{scenario}_{config.split}_{config.agent}"
-    out = config.out or Path("outputs/datasets") / name
+    out = (config.out or Path("outputs/datasets") / name).resolve()  # '.' has no name
     if out.exists() and any(out.iterdir()):
         raise UserError(f"out={out} holds files already; choose another folder, or remove it")
     parts = out.with_name(f"{out.name}.parts")

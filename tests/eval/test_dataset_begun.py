@@ -51,3 +51,15 @@ def test_episodes_without_a_config_are_not_taken_for_those_asked_for(
     with pytest.raises(StopError):
         command.run(["export", "split=val", "episodes=2", f"out={out}", "workers=1"])
     assert [*map(fingerprint, given[2][1])] == [*map(fingerprint, new)]
+
+
+def test_a_set_may_be_made_in_the_folder_one_stands_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    words = ["export", "scenario=rearrange_easy", "split=val", "episodes=1", "max_steps=8"]
+    words += ["failures=true", "pixels=16", "depth=16", "workers=1", "out=."]
+    assert command.run(words) == 0
+    assert (here / "meta/info.json").exists() and [p.name for p in tmp_path.iterdir()] == ["here"]
