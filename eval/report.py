@@ -274,9 +274,12 @@ def _embedded(picture: Any) -> str:
 
 
 def _origin(config: Record, summary: Record) -> str:
-    """Configuration, commit, versions and machine."""
+    """Configuration, commit, those of earlier episodes, versions and machine."""
     rows = {f"config: {key}": value for key, value in config.items()}
-    rows |= {key: summary.get(key) for key in ("commit", "engine", "versions", "machine")}
+    rows["commit"] = summary.get("commit")
+    if summary.get("earlier"):
+        rows["earlier: episodes by"] = "; ".join(_flat(run) for run in summary["earlier"])
+    rows |= {key: summary.get(key) for key in ("engine", "versions", "machine")}
     lines = "".join(
         f"<tr><td>{escape(key)}</td><td><code>{escape(_flat(value))}</code></td></tr>"
         for key, value in rows.items()

@@ -35,6 +35,10 @@ Record = dict[str, Any]
 """A line of ``episodes.jsonl``: ``index``, ``fingerprint``, ``success``, ``steps`` and more."""
 
 
+_ORIGIN = ("session", "engine", "versions", "commit", "machine", "date")
+"""Keys of a summary that say who ran the episodes."""
+
+
 class Study(Protocol):
     """What is measured; plain values that can be sent to worker processes.
 
@@ -93,6 +97,9 @@ def measure(
     """
     with ResultFolder(out, study.config) as folder:
         todo = folder.missing(jobs)
+        earlier = folder.earlier_summary()
+        if len(todo) == len(jobs) or not earlier.get("episodes"):
+            earlier = {}  # it says nothing of where episodes come from
         session = _Session(workers)
         try:
             if todo:
@@ -107,16 +114,36 @@ def measure(
                 "complete": len(records) == len(jobs),
                 "wanted_episodes": len(jobs),
                 **study.summarize(records),
-                "session": session.facts(),
                 "config": dict(study.config),
-                "engine": session.engine or folder.earlier_summary().get("engine", {}),
-                "versions": provenance.versions(),
-                "commit": provenance.git_commit(),
-                "machine": provenance.machine(),
-                "date": provenance.now(),
+                **_origin(session, earlier),
             }
             folder.write_summary(summary)
         return summary
+
+
+def _origin(session: _Session, earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who ran the episodes of a folder, and when: the last session that ran any.
+
+    Args:
+        session: of this call.
+        earlier: summary of the episodes that were there before; empty if there is none.
+    """
+    if not session.episodes and "commit" in earlier:
+        return {key: earlier[key] for key in (*_ORIGIN, "earlier") if key in earlier}
+    found = {
+        "session": session.facts(),
+        "engine": session.engine or earlier.get("engine", {}),
+        "versions": provenance.versions(),
+        "commit": provenance.git_commit(),
+        "machine": provenance.machine(),
+        "date": provenance.now(),
+    }
+    others: list[dict[str, Any]] = []
+    for one in (*earlier.get("earlier", ()), earlier):
+        made_by = [[run.get("commit"), run.get("versions")] for run in (found, *others)]
+        if "commit" in one and [one["commit"], one.get("versions")] not in made_by:
+            others.append({key: one.get(key) for key in ("commit", "date", "versions")})
+    return {**found, "earlier": others} if others else found
 
 
 @dataclass

@@ -102,6 +102,38 @@ def load(
         raise ConfigError(f"the configuration is not valid: {_first_line(error)}") from error
 
 
+def named(words: Sequence[str], key: str, *, folders: Sequence[Path] = ()) -> str | None:
+    """Return what is given for a key before it is known which schema has all the others.
+
+    Args:
+        words: as of :func:`load`; they win over the files that they name.
+        key: without a dot.
+        folders: as of :func:`load`.
+
+    Returns:
+        The text of its value, ``None`` where nothing or null is given.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    given: list[Any] = []
+    in_files: list[Any] = []
+    for name, _, text in (word.partition("=") for word in words):
+        if name.strip() == key:
+            given.append(text)
+        elif name.strip() == "config":
+            file = _find(text, folders, None, f"config={text}")
+            pairs = _of_file(file, _AnySchema, folders, ())
+            in_files += [value for found, value, _ in pairs if found == key]
+    last = [None, *in_files, *given][-1]
+    return None if last is None else str(last)
+
+
+@dataclasses.dataclass
+class _AnySchema:
+    """Has no section, so that all keys of a file stay as they are."""
+
+
 def parse_or_help(schema: type[T], words: Sequence[str], about: str | None) -> T:
     """Return what ``load`` does, for a program: help is printed, mistakes end it.
 

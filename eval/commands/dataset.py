@@ -22,7 +22,7 @@ from tpsrl.episodes.habitat_json import load_episodes, save_episodes
 from tpsrl.episodes.types import EpisodeSet
 from tpsrl.errors import UserError, nearest
 from tpsrl.habitat.scenes import named_data
-from tpsrl.jobs.folder import read_folder
+from tpsrl.jobs.folder import CONFIG_FILE, read_folder
 from tpsrl.jobs.processes import all_cores
 from tpsrl.launch.config import LAUNCH, LaunchConfig
 from tpsrl.launch.start import as_one_job
@@ -118,12 +118,20 @@ def _export(config: DatasetConfig) -> int:
             raise UserError(f"{key}={getattr(config, key)}; videos have an even number of pixels")
     scenario, count = to_solve(config.scenario).name, config.episodes or 50
     name = f"{scenario}_{config.split}_{config.agent}"
-    out = config.out or Path("outputs/datasets") / name
+    out = (config.out or Path("outputs/datasets") / name).resolve()  # '.' has no name
     if out.exists() and any(out.iterdir()):
         raise UserError(f"out={out} holds files already; choose another folder, or remove it")
     parts = out.with_name(f"{out.name}.parts")
+    described = {key: getattr(config, key) for key in ("split", "pixels", "depth", "failures")}
+    described["episode_file"] = named_data(config.episode_file)
+    spec = evaluation_spec(
+        scenario=config.scenario, agent=config.agent, executor=config.executor,
+        max_steps=config.max_steps, seed=config.seed, depth=config.depth, weights=config.weights,
+        config=described,
+    )  # fmt: skip
     problems = parts / "episodes.json.gz"
-    if not problems.exists():
+    # Without a config nobody knows whose episodes these are: its command ended before it ran any.
+    if not problems.exists() or not (parts / CONFIG_FILE).exists():
         found = load_scenario_episodes(
             config.scenario, config.split, config.episode_file, count, config.workers
         )
@@ -134,13 +142,6 @@ def _export(config: DatasetConfig) -> int:
         raise UserError(
             f"{parts} was begun with episodes={len(episodes)}; give no more, or choose another out="
         )
-    described = {key: getattr(config, key) for key in ("split", "pixels", "depth", "failures")}
-    described["episode_file"] = named_data(config.episode_file)
-    spec = evaluation_spec(
-        scenario=config.scenario, agent=config.agent, executor=config.executor,
-        max_steps=config.max_steps, seed=config.seed, depth=config.depth, weights=config.weights,
-        config=described,
-    )  # fmt: skip
     depth = spec.simulator.kwargs["depth"]
     limits = (config.workers, config.attempts, config.timeout, config.launch)
     summary = record(spec, episodes, parts, config.pixels, depth, config.failures, *limits)

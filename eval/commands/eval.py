@@ -29,7 +29,7 @@ from tpsrl.jobs.processes import all_cores
 from tpsrl.launch.config import LAUNCH, LaunchConfig
 from tpsrl.launch.start import as_one_job
 from tpsrl.provide import load_scenario_episodes
-from ver_trainer.options import load, option
+from ver_trainer.options import load, named, option
 
 HELP = """Run an agent over episodes in worker processes and measure it.
 
@@ -81,11 +81,9 @@ CONFIG = (EvalConfig, SkillEvalConfig)
 
 def run(overrides: list[str]) -> int:
     """Evaluate, print the table and the paths of the results."""
-    if any(word.startswith("skill=") for word in overrides):
+    if named(overrides, "skill") is not None:
         return _skill(overrides)
     config = load(EvalConfig, overrides)
-    if config.skill is not None:  # named by a file of config=
-        return _skill([f"skill={config.skill}", *overrides])
     code = as_one_job(config.launch, "eval", run, overrides, config.workers)
     if code is not None:
         return code

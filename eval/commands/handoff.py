@@ -13,6 +13,7 @@ from eval.arrivals import arrivals, summary_lines
 from eval.episode import EpisodeJob
 from eval.spec import EvaluationSpec, evaluation_spec
 from planner import options as agent_options
+from planner.chain.catalog import AGENTS
 from planner.chain.make import skills_in_use
 from planner.chain.problems import to_solve
 from skills.tasks.handoff import HandoffStart, StartRecorder, is_sound, read_starts, write_starts
@@ -80,6 +81,11 @@ def run(overrides: list[str]) -> int:
     config = load(HandoffConfig, overrides)
     if config.out.suffix != ".npz":
         raise UserError(f"out={config.out} must end in .npz")
+    if config.agent == "monolithic":
+        raise UserError(
+            "agent=monolithic is one policy without skills, so no skill starts in its episodes;"
+            f" give {', '.join(name for name in AGENTS if name != config.agent)}"
+        )
     to_solve(config.scenario)
     scenes = choose_scenes(config.path, config.data, config.scenario, config.split, config.episodes)
     episodes = load_scenario_episodes(

@@ -22,7 +22,7 @@ from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.processes import all_cores
 from tpsrl.provide import load_scenario_episodes, pick_episode
-from ver_trainer.options import load, option
+from ver_trainer.options import load, named, option
 
 HELP = """Record a video, 1280x720, H.264: the robot from a place where no furniture hides it, and
 beside it the running skill, the plan and why it is a new one, the head depth picture and a map.
@@ -97,12 +97,10 @@ def run(overrides: list[str]) -> int:
     """Record the videos and say how the episodes ended."""
     # Mesa's software renderer may use all cores here: nothing else runs beside it.
     os.environ.setdefault("LP_NUM_THREADS", str(all_cores()))
-    if any(word.startswith("skill=") for word in overrides):
+    if named(overrides, "skill") is not None:
         return _skill(load(SkillRecordConfig, overrides))
     config = load(RecordConfig, overrides)
     _check_keys(config, overrides)
-    if config.skill is not None:  # named by a file of config=
-        return _skill(load(SkillRecordConfig, [f"skill={config.skill}", *overrides]))
     if config.failures is not None:
         return _failures(config, config.failures)
     if config.compare is not None:

@@ -106,7 +106,8 @@ def _plans(config: PlanConfig, episode: Episode) -> list[Plan]:
 def _show(plan: Plan, episode: Episode, part: str, config: PlanConfig, console: Console) -> None:
     """Print a plan, and write what was asked for."""
     if config.pddl is not None:
-        folder = config.pddl.with_name(config.pddl.name + part)
+        given = config.pddl.resolve()  # '.' has no name
+        folder = given.with_name(given.name + part)
         _write_pddl(plan.problem, folder)
         console.print(f"PDDL: {folder / 'domain.pddl'}, {folder / 'problem.pddl'}")
     console.print(_table(plan, episode, wide=console.width >= WIDE))

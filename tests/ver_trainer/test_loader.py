@@ -10,7 +10,15 @@ from typing import Any, Literal
 import pytest
 
 from ver_trainer.errors import UserError
-from ver_trainer.options import describe, keys, load, option, parse_or_help, to_dict
+from ver_trainer.options import (
+    describe,
+    keys,
+    load,
+    named,
+    option,
+    parse_or_help,
+    to_dict,
+)
 
 
 class Mode(enum.Enum):
@@ -189,3 +197,16 @@ def test_the_limits_of_a_tuple_are_those_of_its_numbers() -> None:
     assert load(Sizes, ["pixels=[32]"]).pixels == (32,)
     with pytest.raises(UserError, match=r"0 is not a value of 'pixels\.1'.*at least 1"):
         load(Sizes, ["pixels=[32,0]"])
+
+
+def test_one_key_is_read_before_the_schema_is_known(tmp_path: Path) -> None:
+    (tmp_path / "low.yaml").write_text("mode: slow\nother: {part: 1}\n")
+    (tmp_path / "high.yaml").write_text("base: low\nmore: 2\n")
+    (tmp_path / "off.yaml").write_text("base: low\nmode: null\n")
+    files = [f"config={tmp_path / name}.yaml" for name in ("low", "high", "off")]
+    assert [named([file], "mode") for file in files] == ["slow", "slow", None]
+    assert named(files[:2], "more") == "2" and named(["mode.x=1", "modes=2"], "mode") is None
+    assert named(["mode=fast", files[0]], "mode") == "fast", "words win"
+    assert named(["config=high"], "mode", folders=[tmp_path]) == "slow"
+    with pytest.raises(UserError, match="no such file"):
+        named(["config=none"], "mode")

@@ -47,7 +47,7 @@ class ResultFolder:
     Args:
         path: folder, created if it does not exist.
         config: what decides the results; must equal that of earlier runs in the folder, unless
-            they left nothing but their config.
+            they left nothing but their config and a summary of no record.
 
     Attributes:
         records: by index; each holds ``index`` and the ``fingerprint`` of its data.
@@ -187,9 +187,10 @@ class ResultFolder:
             )
 
     def _is_empty(self) -> bool:
-        """Return whether an earlier run has left its config and nothing else."""
+        """Return whether earlier runs have left no record and no files of their own."""
         lines = self.path / EPISODES_FILE
-        others = {found.name for found in self.path.iterdir()} - {CONFIG_FILE, lines.name, ".lock"}
+        own = {CONFIG_FILE, SUMMARY_FILE, lines.name, ".lock"}
+        others = {found.name for found in self.path.iterdir()} - own
         return not others and not (lines.exists() and lines.stat().st_size)
 
 

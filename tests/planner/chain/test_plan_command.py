@@ -1,5 +1,7 @@
 """``tpsrl plan`` from the outside."""
 
+from pathlib import Path
+
 import pytest
 from pyperplan.planner import SEARCHES, search_plan
 
@@ -37,3 +39,10 @@ def test_bad_input_is_refused_in_one_sentence(capsys, words, message):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_pddl_is_written_into_the_folder_one_stands_in(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["plan", "pddl=."]) == 0
+    assert sorted(p.name for p in Path().iterdir()) == ["domain.pddl", "problem.pddl"]

@@ -145,3 +145,14 @@ def test_no_file_is_removed_while_it_is_open(tmp_path):
     words = [sys.executable, "-c", REMOVED, str(tmp_path / "run")]
     assert subprocess.run(words, capture_output=True, check=True).stdout == b""
     assert not (tmp_path / "run").exists()
+
+
+def test_a_summary_without_any_record_does_not_lock_the_folder(tmp_path):
+    """A command that could not begin writes one, too."""
+    with ResultFolder(tmp_path, {"seed": 1}) as folder:
+        folder.write_summary({"complete": False, "episodes": 0})
+    filled(tmp_path, 1)
+    with ResultFolder(tmp_path, {"seed": 0}) as folder:
+        folder.write_summary({"complete": True, "episodes": 1})
+    with pytest.raises(UserError, match="this one has seed=1"):
+        filled(tmp_path, 2, {"seed": 1})
