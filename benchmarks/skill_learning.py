@@ -7,7 +7,8 @@ command goes on where it was broken off. ``DIR/SKILL.png`` has the curves, ``DIR
 numbers.
 
 Both sides have the environment of a teacher (``configs/skills/teacher.yaml``: whole state, teaching
-reward; starts are the task's own and none comes again), its network, rows an update, epochs,
+reward, less what of it grows with mastery, which each process follows by itself; starts are the
+task's own and none comes again), its network, rows an update, epochs,
 mini-batches, discount and learning rate, which stays as it is. Actor and critic of both observe
 what a teacher's actor does, ``state`` and ``seen``; the ``course`` that its critic has as well is
 left out, since both of SB3's observe the same. What one of them does not have is left out of it:

@@ -33,6 +33,9 @@ EPISODES = 500
 """Train episodes that both sides draw from, as the recipe makes them."""
 SENSES = ("state", "seen")
 """What actor and critic of both sides observe."""
+ALIKE = {"mistake_penalty": 0.0, "haste": 0.0, "pressing": 0.0}
+"""Rewards that grow with what was mastered in the last 200 episodes of a process are left out: the
+processes of one side have 64 worlds, those of the other one."""
 
 
 def recipe() -> dict[str, Any]:
@@ -49,7 +52,8 @@ def words_of(skill: str, seed: int, steps: int, out: Path) -> list[str]:
         f"out={out}", "chain_starts=0", "env_args.again=0.0", "also_wide=false",
         f"train_episodes={EPISODES}", f"env_args.sensors={senses}", f"net.actor_obs={senses}",
         f"net.critic_obs={senses}", "device=cpu", "optim.schedule=constant",
-        "env_args.handoff_fraction=0.0", f"log.window={WINDOW}", "log.tensorboard=false",
+        "env_args.handoff_fraction=0.0", f"env_args.options={json.dumps(ALIKE)}",
+        f"log.window={WINDOW}", "log.tensorboard=false",
     ]  # fmt: skip
 
 
@@ -65,7 +69,7 @@ class Told(gymnasium.Wrapper[Any, Any, Any, Any]):
 def single(skill: str, episodes: str) -> gymnasium.Env[Any, Any]:
     """Make a teacher's environment as any other library gets it."""
     args = {k: v for k, v in recipe()["env_args"].items() if k not in ("again", "handoff_fraction")}
-    args["sensors"] = list(SENSES)
+    args["sensors"], args["options"] = list(SENSES), dict(ALIKE)
     return Told(gymnasium.make(env_id(skill), disable_env_checker=True, episodes=episodes, **args))
 
 

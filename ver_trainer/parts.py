@@ -96,6 +96,7 @@ def build(
     config: TrainConfig,
     env: Callable[..., Any] | None = None,
     first_episodes: tuple[int, ...] = (),
+    carried: tuple[float, ...] = (),
 ) -> Parts:
     """Builds all parts; environment processes start first, so that they load meanwhile.
 
@@ -104,6 +105,7 @@ def build(
         env: function that makes an environment (or a batched torch environment), instead of
             ``config.env``.
         first_episodes: number of every environment's first episode, for a run that goes on.
+        carried: what every environment carried (``envs.slot.carried``), for such a run.
     """
     settle_threads(config)
     scheme = scheme_of(config)
@@ -117,7 +119,9 @@ def build(
     factory, spec, batched = _probe(factory, config, group)
     n = batched.num_envs if batched is not None else config.collect.num_envs
     pool = (
-        batched if batched is not None else make_pool(config, factory, spec, group, first_episodes)
+        batched
+        if batched is not None
+        else make_pool(config, factory, spec, group, first_episodes, carried)
     )
     team = None
     try:
@@ -156,6 +160,7 @@ def make_pool(
     spec: EnvSpec,
     group: Group,
     first_episodes: tuple[int, ...] = (),
+    carried: tuple[float, ...] = (),
 ) -> WorkerPool | InlinePool:
     """Makes the environments of this rank."""
     collect = config.collect
@@ -170,6 +175,7 @@ def make_pool(
         collect.max_faults,
         collect.worker_nice,
         first_episodes,
+        carried,
     )
     kind = InlinePool if config.collector == "inline" else WorkerPool
     return kind(factory, spec, options)

@@ -58,6 +58,7 @@ def capture(runner: Run) -> dict[str, Any]:
         state["storage"] = parts.storage.capture()
     if isinstance(parts.collector, Collector):
         state["next_episodes"] = parts.pool.next_episodes()
+        state["carried"] = parts.pool.buffers["carried"].tolist()
     return state
 
 
@@ -76,7 +77,7 @@ def read_state(checkpoint: Path, rank: int, size: int, loose: bool) -> dict[str,
     """
     if loose and not (checkpoint / f"state.{rank}.pt").is_file():
         shared = CheckpointManager.load(checkpoint, 0)
-        return {k: v for k, v in shared.items() if k not in ("random", "next_episodes")}
+        return {k: v for k, v in shared.items() if k not in ("random", "next_episodes", "carried")}
     saved = read_meta(checkpoint).get("ranks", size)
     if saved != size and not loose:
         raise CheckpointError(

@@ -107,7 +107,8 @@ class Runner:
             self.checkpoint = self._found.path if self._found else None
             self._resumed = self._found.state if self._found else {}
             first_episodes = tuple(self._resumed.get("next_episodes", ()))
-            self.parts: Parts = build(config, env, first_episodes)
+            carried = tuple(self._resumed.get("carried", ()))
+            self.parts: Parts = build(config, env, first_episodes, carried)
         except BaseException:
             self.folder.close()
             raise

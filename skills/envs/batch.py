@@ -63,6 +63,18 @@ class BatchSkillEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._seeds: list[np.random.Generator] = []
 
+    @property
+    def carried(self) -> float:
+        """Share of the last episodes that succeeded: ``reward="teaching"`` depends on it.
+
+        A trainer keeps it, so that it goes on in another process.
+        """
+        return self.worlds.mastery
+
+    @carried.setter
+    def carried(self, value: float) -> None:
+        self.worlds.mastery = value
+
     def reset(
         self,
         *,

@@ -50,6 +50,18 @@ class SkillEnv(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
         self.worlds = self.config.worlds(skill, 1, simulator)
         self.sim = self.worlds.sim
 
+    @property
+    def carried(self) -> float:
+        """Share of the last episodes that succeeded: ``reward="teaching"`` depends on it.
+
+        A trainer keeps it, so that it goes on in another process.
+        """
+        return self.worlds.mastery
+
+    @carried.setter
+    def carried(self, value: float) -> None:
+        self.worlds.mastery = value
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -72,6 +72,9 @@ class SkillWorlds:
         colour: pixels of the square colour pictures, for tasks that have any.
         coarse_depth: depth as uint8, 255 = 10 m.
 
+    Attributes:
+        mastery: share of the last episodes that succeeded, of starts that had not come before.
+
     Raises:
         UserError: there is nothing to start from, or the task needs an unknown distance.
     """
@@ -109,7 +112,7 @@ class SkillWorlds:
         self._seen = SeenWays(sim.num_envs) if sees_way(task.sensors) else None
         self.progress: Progress | None = None
         self.view: View | None = None
-        self._mastery = 0.0
+        self.mastery = 0.0
         self._before: Array | None = None
         self._steps: Array | None = None
         self._told: Array | None = None
@@ -151,7 +154,7 @@ class SkillWorlds:
         self._look()
         assert self.view is not None
         begun = self.task.begin(self.view)
-        begun = dataclasses.replace(begun, mastery=begun.mastery + self._mastery)
+        begun = dataclasses.replace(begun, mastery=begun.mastery + self.mastery)
         self.progress = begun if self.progress is None else merge_rows(self.progress, begun, mask)
 
     def step(self, actions: Array) -> Outcome:
@@ -174,7 +177,7 @@ class SkillWorlds:
             success, rows = host(outcome.success), np.flatnonzero(ended)
             self._failed.note(rows.tolist(), success[rows].tolist())
             # What comes again has failed: of a share of it nobody could tell what is mastered.
-            self._mastery = follow(self._mastery, success[ended & self._failed.fresh])
+            self.mastery = follow(self.mastery, success[ended & self._failed.fresh])
 
     def observe(self) -> dict[str, Array]:
         """Return the observations of all worlds, (n, ...) float32; colour and coarse depth uint8.
@@ -209,7 +212,7 @@ class SkillWorlds:
             "origins": plain(self.origins),
             "goals": plain(self._rows),
             "progress": plain(copy.deepcopy(self.progress)),
-            "mastery": self._mastery,
+            "mastery": self.mastery,
             "before": plain(self._before),
             "steps": plain(self._steps),
             "told": plain(self._told),
@@ -233,7 +236,7 @@ class SkillWorlds:
             self.sim.restore(snapshot, env_id)
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
-        self._mastery, self._before = float(state["mastery"]), whole(state["before"])
+        self.mastery, self._before = float(state["mastery"]), whole(state["before"])
         self._steps, self._told = whole(state["steps"]), whole(state["told"])
         self._failed.set_state(state["failed"])
         if self._seen is not None:

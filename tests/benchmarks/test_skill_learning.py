@@ -12,11 +12,12 @@ from skills.training import parse
 from tpsrl.episodes.shipped import shipped_file
 
 
-def test_both_sides_observe_the_same(tmp_path):
+def test_both_sides_observe_and_are_paid_the_same(tmp_path):
     _, config = parse(run.words_of("pick", 1, 1000, tmp_path / "run"))
     assert config.device == "cpu" and config.net.actor_obs == config.net.critic_obs
     env = run.single("pick", str(shipped_file("rearrange_easy", "val")))
     assert set(env.observation_space) == set(config.net.actor_obs)
+    assert config.env_args["options"] == env.unwrapped.config.options == run.ALIKE
     env.close()
 
 

@@ -10,9 +10,11 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from ver_trainer.envs.slot import (
     EnvFactory,
     EnvSlot,
+    carried,
     describe_env,
     episode_seed,
     info_number,
+    take_up,
     with_prefix,
 )
 from ver_trainer.envs.spaces import ObservationWriter, to_env_actions
@@ -80,6 +82,7 @@ class BatchSlot:
         self._return = np.zeros(self.count)
         self._length = np.zeros(self.count, np.int64)
         self._begun = False
+        take_up(self.env, float(self._buffers["carried"][0]))
 
     def reset(self) -> None:
         """Begins an episode in every world and writes the first observations."""
@@ -112,6 +115,7 @@ class BatchSlot:
         buffers = self._buffers
         buffers["episode_return"][ended] = self._return[ended]
         buffers["episode_length"][ended] = self._length[ended]
+        buffers["carried"][:] = carried(self.env)
         self._write_info(info, ended)
         if self._mode is AutoresetMode.SAME_STEP:
             self._write_final(info, ended)

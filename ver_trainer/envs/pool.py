@@ -57,7 +57,8 @@ class PoolOptions:
 
     ``step_timeout`` (seconds) bounds a step, ``start_timeout`` making and first resetting an
     environment. ``seed_offset`` is added to the row to form the seed index (one block per rank).
-    ``first_episodes`` (one per environment, or empty) goes on after a run that was resumed.
+    ``first_episodes`` and ``carried`` (one per environment, or empty) go on after a run that was
+    resumed.
     """
 
     num_envs: int
@@ -70,6 +71,7 @@ class PoolOptions:
     max_faults: int = 10
     nice: int = 0
     first_episodes: tuple[int, ...] = ()
+    carried: tuple[float, ...] = ()
 
 
 class WorkerPool:
@@ -95,6 +97,7 @@ class WorkerPool:
             BlockLayout.of(transfer_specs(spec, options.info_keys), options.num_envs)
         )
         self.buffers = self.block.arrays
+        self.buffers["carried"][:] = options.carried or 0.0
         self._ready_in, self._ready_out = os.pipe()
         os.set_blocking(self._ready_in, False)
         self._poll = select.poll()

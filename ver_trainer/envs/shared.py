@@ -51,6 +51,8 @@ def transfer_specs(spec: EnvSpec, info_keys: tuple[str, ...]) -> dict[str, Array
         "episode": "int64",
         # The episode is over and the next step, whatever its action, only begins the next one.
         "idle": "uint8",
+        # What the environment carries from episode to episode, where it has such a number.
+        "carried": "float64",
     }
     specs |= {name: ArraySpec((), dtype) for name, dtype in scalar.items()}
     specs["info"] = ArraySpec((len(info_keys),), "float64")

@@ -81,6 +81,23 @@ class EnvFactory:
             importlib.import_module(name)
 
 
+def carried(env: Any) -> float:
+    """The number that an environment carries from episode to episode; 0 where it has none.
+
+    ``env.unwrapped.carried`` is a number that may be set: e.g. how much is mastered so far, if
+    rewards depend on it. It goes on in a process that takes the place of another one, and when a
+    run is resumed.
+    """
+    return float(getattr(getattr(env, "unwrapped", env), "carried", 0.0))
+
+
+def take_up(env: Any, value: float) -> None:
+    """Give an environment what one before it carried; see :func:`carried`."""
+    inner: Any = getattr(env, "unwrapped", env)
+    if value and hasattr(inner, "carried"):
+        inner.carried = value
+
+
 def is_batched(env: Any) -> bool:
     """Whether ``env`` steps many worlds at once, as ``gymnasium.vector.VectorEnv`` does."""
     return hasattr(env, "num_envs") and hasattr(env, "single_observation_space")
@@ -143,6 +160,7 @@ class EnvSlot:
         self._spec = describe(self.env.observation_space, self.env.action_space).action
         self._return = 0.0
         self._begun = False
+        take_up(self.env, float(buffers["carried"][row]))
 
     def reset(self) -> None:
         """Starts the next episode and writes its first observation."""
@@ -173,6 +191,7 @@ class EnvSlot:
             for column, key in enumerate(self._info_keys):
                 buffers["info"][row, column] = info_number(info.get(key))
             self._writer.write(observation, self._final_obs, row)
+            buffers["carried"][row] = carried(self.env)
             self.reset()
         else:
             self._writer.write(observation, self._obs, row)
