@@ -54,7 +54,7 @@ def draw_stages(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
     from matplotlib.figure import Figure
 
     scenarios = list(dict.fromkeys(str(run["config"].get("scenario", "")) for run in runs))
-    figure = Figure(figsize=(1.2 + 4.6 * len(scenarios), 3.8), layout="tight")
+    figure = Figure(figsize=(1.2 + 4.6 * len(scenarios), 3.8), layout="constrained")
     axes = figure.subplots(1, len(scenarios), sharey=True, squeeze=False)
     styles = _styles(runs)
     for axis, scenario in zip(axes[0], scenarios, strict=True):
@@ -62,6 +62,7 @@ def draw_stages(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
         _draw_panel(axis, members, styles)
         axis.set_title(scenario.replace("_", " "))
     axes[0][0].set_ylabel("episodes that got this far, %")
+    _add_legends(figure, axes[0], shared=bool(styles))
     save_figure(figure, out)
     return out
 
@@ -114,7 +115,21 @@ def _draw_panel(
     axis.set_xticklabels(labels, rotation=45, ha="right")
     axis.set_ylim(-3, 103)
     axis.grid(axis="y", alpha=0.3)
-    axis.legend(fontsize=8)
+
+
+def _add_legends(figure: Any, axes: Sequence[Any], shared: bool) -> None:
+    """Tell the lines below all panels, or in each where they mean something else."""
+    if not shared or len(axes) == 1:
+        for axis in axes:
+            axis.legend(fontsize=8)
+        return
+    lines: dict[str, Any] = {}
+    for axis in axes:
+        for line, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            lines.setdefault(label, line)
+    figure.legend(
+        list(lines.values()), list(lines), loc="outside lower center", ncols=6, fontsize=8
+    )
 
 
 def _whiskers(rates: Sequence[Mapping[str, Any]]) -> list[list[float]]:

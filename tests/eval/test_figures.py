@@ -77,3 +77,22 @@ def test_rates_of_one_and_of_none_have_intervals(tmp_path: Path) -> None:
     below, above = _whiskers(rates)
     assert below == pytest.approx([bound, 0.0]) and above == pytest.approx([0.0, bound])
     assert all("wilson" in rate for rate in runs[0]["stages"].values())
+
+
+def test_panels_of_the_same_agents_share_a_legend(runs: list[Path]) -> None:
+    from matplotlib.figure import Figure
+
+    from eval.figures import _add_legends
+
+    for shared, below, beside in ((True, 1, 0), (False, 0, 2)):
+        figure = Figure(layout="constrained")
+        axes = figure.subplots(1, 2)
+        for axis in axes:
+            axis.errorbar([0, 1], [1, 2], yerr=[1, 1], label="tpsrl hab")
+        axes[1].errorbar([0, 1], [1, 2], yerr=[1, 1], label="scripted hab")
+        _add_legends(figure, axes, shared=shared)
+        assert len(figure.legends) == below
+        assert sum(axis.get_legend() is not None for axis in axes) == beside
+        if shared:
+            names = [text.get_text() for text in figure.legends[0].get_texts()]
+            assert names == ["tpsrl hab", "scripted hab"]
