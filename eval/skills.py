@@ -151,9 +151,10 @@ def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any
         if policy.card.actions != config.actions and row_of(config.skill).uses_arm:
             own = policy.card.actions
             raise UserError(f"{policy.path} was trained with actions={own}; give actions={own}.")
-        if policy.card.contract != config.contract:
-            own = policy.card.contract
-            raise UserError(f"{policy.path} was trained with contract={own}; give contract={own}.")
+        if policy.card.contract == "parity" != config.contract:  # the other way round is a question
+            raise UserError(
+                f"{policy.path} was trained with contract=parity; give contract=parity."
+            )
         if policy.card.depth is not None:
             depth = config.depth or policy.card.depth
         env_args |= _as_trained(policy)

@@ -89,3 +89,10 @@ def test_rewards_of_skills_go_on_with_what_is_mastered() -> None:
     )
     assert buffers["carried"].tolist() == [0.5, 0.5]
     slot.close()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_more_or_fewer_environments_carry_the_mean(count: int) -> None:
+    assert PoolOptions(count, carried=(2.0, 4.0)).carried_by_all.tolist() == [3.0] * count
+    assert PoolOptions(2, carried=(2.0, 4.0)).carried_by_all.tolist() == [2.0, 4.0]
+    assert not PoolOptions(count).carried_by_all.any()

@@ -35,7 +35,7 @@ class InlinePool:
         self.should_stop: Callable[[], None] = lambda: None
         specs = transfer_specs(spec, options.info_keys)
         self.buffers = {k: np.zeros((self.num_envs, *s.shape), s.dtype) for k, s in specs.items()}
-        self.buffers["carried"][:] = options.carried or 0.0
+        self.buffers["carried"][:] = options.carried_by_all
         episodes = options.first_episodes or (0,) * self.num_envs
         self.slots = [
             make_slot(

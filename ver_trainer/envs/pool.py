@@ -73,6 +73,13 @@ class PoolOptions:
     first_episodes: tuple[int, ...] = ()
     carried: tuple[float, ...] = ()
 
+    @property
+    def carried_by_all(self) -> np.ndarray:
+        """(num_envs,) what each carries at first: their mean where there were more or fewer."""
+        if len(self.carried) == self.num_envs:
+            return np.array(self.carried)
+        return np.full(self.num_envs, np.mean(self.carried) if self.carried else 0.0)
+
 
 class WorkerPool:
     """Environment worker processes behind shared memory.
@@ -97,7 +104,7 @@ class WorkerPool:
             BlockLayout.of(transfer_specs(spec, options.info_keys), options.num_envs)
         )
         self.buffers = self.block.arrays
-        self.buffers["carried"][:] = options.carried or 0.0
+        self.buffers["carried"][:] = options.carried_by_all
         self._ready_in, self._ready_out = os.pipe()
         os.set_blocking(self._ready_in, False)
         self._poll = select.poll()
