@@ -10,14 +10,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from skills.envs.config import EnvConfig, action_space
-from skills.envs.worlds import check_options
+from skills.envs.worlds import CarriesMastery, check_options
 from skills.tasks.state import Outcome
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array, host
 from tpsrl.sim.door import Simulator
 
 
-class BatchSkillEnv(VectorEnv):
+class BatchSkillEnv(CarriesMastery, VectorEnv):
     """Gymnasium's vector interface over a simulator with several worlds.
 
     Arrays are those of the engine: NumPy on the CPU, torch tensors on the GPU. Where an episode
@@ -62,18 +62,6 @@ class BatchSkillEnv(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._seeds: list[np.random.Generator] = []
-
-    @property
-    def carried(self) -> float:
-        """Share of the last episodes that succeeded: ``reward="teaching"`` depends on it.
-
-        A trainer keeps it, so that it goes on in another process.
-        """
-        return self.worlds.mastery
-
-    @carried.setter
-    def carried(self, value: float) -> None:
-        self.worlds.mastery = value
 
     def reset(
         self,

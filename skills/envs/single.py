@@ -8,12 +8,12 @@ import gymnasium
 import numpy as np
 
 from skills.envs.config import EnvConfig, action_space
-from skills.envs.worlds import check_options
+from skills.envs.worlds import CarriesMastery, check_options
 from skills.tasks.state import CAUSES, Outcome
 from tpsrl.sim.door import Simulator
 
 
-class SkillEnv(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
+class SkillEnv(CarriesMastery, gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
     """One skill in one apartment.
 
     ``info`` holds ``success``, ``cause`` (why the episode ended, ``""`` while it runs, see
@@ -49,18 +49,6 @@ class SkillEnv(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
         self._own = simulator is None
         self.worlds = self.config.worlds(skill, 1, simulator)
         self.sim = self.worlds.sim
-
-    @property
-    def carried(self) -> float:
-        """Share of the last episodes that succeeded: ``reward="teaching"`` depends on it.
-
-        A trainer keeps it, so that it goes on in another process.
-        """
-        return self.worlds.mastery
-
-    @carried.setter
-    def carried(self, value: float) -> None:
-        self.worlds.mastery = value
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

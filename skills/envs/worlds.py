@@ -338,6 +338,28 @@ class SkillWorlds:
         return origin, self.task.goal_for(self.sim, env_id, start.call)
 
 
+class CarriesMastery:
+    """An environment whose rewards depend on how much is mastered.
+
+    Attributes:
+        worlds: that it steps.
+    """
+
+    worlds: SkillWorlds
+
+    @property
+    def carried(self) -> float:
+        """Share of the last episodes that succeeded: ``reward="teaching"`` depends on it.
+
+        A trainer keeps it, so that it goes on in another process.
+        """
+        return self.worlds.mastery
+
+    @carried.setter
+    def carried(self, value: float) -> None:
+        self.worlds.mastery = value
+
+
 def follow(share: float, success: np.ndarray) -> float:
     """Return the share of the last episodes that succeeded, after (n,) bool that have ended."""
     if not success.size:
