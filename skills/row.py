@@ -75,8 +75,7 @@ class SkillRow:
         fine: observations that follow from the contract's and tell its last centimetres and degrees
             (``sensors=fine``); whoever senses the contract could work them out.
         seen: observations of a map that the robot keeps of what it has seen (``sensors=seen``);
-            they follow from the contract's, too, but not from those of one step (Navigate's map is
-            told the height of its goal as well, and whether something is held).
+            they follow from the contract's, too, but not from those of one step.
         felt: observations of what the robot was told and did not do (``sensors=felt``); they follow
             from the contract's and from a policy's own actions.
         course: observations of the way itself (``sensors=course``), for critics: an actor that knew

@@ -138,7 +138,7 @@ class SkillWorlds:
         like = state.base_pose
         if self._seen is not None:
             for env_id in env_ids:
-                point = self.task.about(self._rows[env_id])
+                point = self.task.told(self._rows[env_id])
                 self._seen.begin(env_id, host(like)[env_id], point)
             self._seen.look(state, self.sim.depth(), env_ids)
         chosen = np.zeros(self.sim.num_envs, dtype=bool)

@@ -73,7 +73,7 @@ class LearnedSkill(Skill):
         self.seen = SeenWays(sim.num_envs) if sees_way(self.task.sensors) else None
         if self.seen is not None:
             pose = np.asarray(sim.state().base_pose)[env_id]
-            self.seen.begin(env_id, pose, self.task.about(self._row))
+            self.seen.begin(env_id, pose, self.task.told(self._row))
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
         """See :meth:`Skill.act`."""

@@ -223,6 +223,10 @@ class Task(ABC, Generic[P]):
         """Return the (3,) point that a use of the skill is about."""
         return goal.position
 
+    def told(self, goal: GoalRow) -> np.ndarray:
+        """Return (3,) that point as the contract tells it: its height is inf where it does not."""
+        return self.about(goal)
+
     def carrier(self, goal: GoalRow) -> np.ndarray:
         """Return (4,) what carries that point: a row of ``Goal.start_place``."""
         return goal.goal_place

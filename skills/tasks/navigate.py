@@ -111,6 +111,10 @@ class NavigateTask(Task[NavigateProgress]):
         """Return the way to where the goal can be reached, from anywhere."""
         return Course(sim.scene(env_id), goal.position, goal.fan, goal.parts, EVERYWHERE)
 
+    def told(self, goal: GoalRow) -> np.ndarray:
+        """See :meth:`Task.told`: distance and bearing say where it is on the map, not how high."""
+        return np.append(goal.position[:2], np.inf)
+
     def stop_counts(self, view: View) -> Array:
         """It counts where a plan takes the robot to be at its goal (VER, appendix B)."""
         return view.heading[0] <= ROBOT_AT

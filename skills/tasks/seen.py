@@ -33,8 +33,9 @@ class SeenWays:
     """A map and a way in each world of a simulator.
 
     Depth, joints, whether something is held, how the base has moved, and where the point was as the
-    skill began: nothing else goes in. So these numbers follow from the contract's observations, but
-    for Navigate, whose contract tells neither the point's height nor whether something is held.
+    skill began: nothing else goes in. So these numbers follow from the contract's observations.
+    Where a contract tells no height of the point, nothing is taken to hide it; Navigate's, which is
+    the one, does not tell whether something is held either, so something may be.
 
     Args:
         num_envs: worlds.
@@ -52,7 +53,7 @@ class SeenWays:
         Args:
             env_id: which.
             pose: (3,) of its base, m and rad.
-            point: (3,) that the skill is about, in the world, m.
+            point: (3,) that the skill is about, in the world, m; its height inf where nobody told.
         """
         self._starts[env_id], self._looks[env_id] = pose, 0
         self._grids[env_id] = OccupancyGrid(np.append(to_base(pose, point)[:2], point[2]))
@@ -67,7 +68,8 @@ class SeenWays:
             if grid is None:
                 continue
             arm = arm_kinematics().points(arms[i])
-            grid.look(host(depth[i])[..., 0], self._moved(i, poses[i]), arm, held[i] >= 0)
+            holds = held[i] >= 0 or not np.isfinite(grid.goal[2])
+            grid.look(host(depth[i])[..., 0], self._moved(i, poses[i]), arm, bool(holds))
             if self._looks[i] % _EVERY == 0:
                 self._tables[i] = grid.way()
             self._looks[i] += 1

@@ -49,6 +49,7 @@ class OccupancyGrid:
 
     Args:
         goal: (3,) what the robot is about, in that frame, m. Half way to it is the grid's centre.
+            A height of inf is an unknown one: nothing hides it.
 
     Attributes:
         score: (k, k) int8, k at least ``SIDE``, above 0 where it is occupied, 0 where nothing was

@@ -206,3 +206,37 @@ def test_the_open_front_of_a_fridge_is_seen_as_an_end_of_the_way():
         found += min(ways.read(np.array([[*place, heading]]))[0, 0] for place in ahead) < 0.1
     assert found == len(seeds)
     env.close()
+
+
+def test_navigate_s_map_follows_from_distance_and_bearing():
+    """Neither how high its goal lies nor what is held goes in: its contract tells neither."""
+    env, held = SkillEnv("navigate", depth=64, split="val", sensors=("contract", "seen")), 0
+    for seed in (6, 25, 30):  # one holds something; in two something stands above the goal
+        seen, _ = env.reset(seed=seed)
+        distance, bearing = seen["goal_to_agent_gps_compass"]
+        ways, start = SeenWays(1), env.sim.state().base_pose[0]
+        ways.begin(0, np.zeros(3), np.array([*_turned(distance, -bearing), np.inf]))
+        for _ in range(40):
+            state = env.sim.state()
+            held += int(state.held_object[0] >= 0)
+            pose = to_base(start, np.append(state.base_pose[0, :2], 0.0))
+            pose[2] = wrap(state.base_pose[0, 2] - start[2])
+            empty = SimpleNamespace(
+                base_pose=pose[None], arm_qpos=seen["joint"][None].astype(float),
+                held_object=np.array([-1]),
+            )  # fmt: skip
+            ways.look(empty, seen["head_depth"][None], [0])
+            length, x, y = ways.read(pose[None])[0]
+            assert length == pytest.approx(seen["seen_way"][0], abs=0.1)
+            side = np.arctan2(seen["seen_way"][2], seen["seen_way"][1])
+            if length > 0.3:
+                assert abs(wrap(np.arctan2(y, x) - pose[2] - side)) < 0.2
+            seen, _, ended, *_ = env.step(np.array([0.6, np.clip(2.4 * side, -1, 1), -1.0]))
+            if ended:
+                break
+    env.close()
+    assert held > 0
+
+
+def _turned(length: float, angle: float) -> np.ndarray:
+    return length * np.array([np.cos(angle), np.sin(angle)])
