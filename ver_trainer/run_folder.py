@@ -24,6 +24,9 @@ from ver_trainer.resume import read_state
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "omegaconf", "safetensors", "tensorboard", "mujoco")
 
+_NAMES = 3
+"""So many of a path's last names say which file it is, wherever a run has been moved to."""
+
 
 class RunFolder:
     """Paths and provenance of one run."""
@@ -97,7 +100,7 @@ class RunFolder:
         changed = [
             f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
             for key in sorted(old.keys() | new.keys())
-            if old.get(key) != new.get(key) and not _is_free(key)
+            if not _same(old.get(key), new.get(key)) and not _is_free(key)
         ]
         if changed:
             raise ConfigError(
@@ -108,6 +111,20 @@ class RunFolder:
 
 def _is_free(key: str) -> bool:
     return any(key == free or key.startswith(free + ".") for free in FREE_ON_RESUME)
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether two values say the same, paths of another machine or folder included.
+
+    That is a file which is not where it was, and one whose last three names are the same.
+    """
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_same, old, new))
+    if old == new or not (isinstance(old, str) and isinstance(new, str)):
+        return bool(old == new)
+    was, now = Path(old), Path(new)
+    moved = was.is_absolute() and now.exists() and not was.exists()
+    return moved and len(was.parts) > _NAMES and was.parts[-_NAMES:] == now.parts[-_NAMES:]
 
 
 def _flat(tree: Any, prefix: str = "") -> dict[str, Any]:

@@ -136,3 +136,26 @@ def test_teachers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         config(tmp_path, **{"distill.coef": [0.5]})
     with pytest.raises(ConfigError, match=r"choice_coef=4 weighs choices in distill\.loss=action"):
         config(tmp_path, **{"distill.teacher": str(other), "distill.choice_coef": 4.0})
+
+
+def test_a_run_goes_on_where_its_teacher_lies_elsewhere(tmp_path: Path) -> None:
+    """On another machine, or in another checkout: the same file by name, and not where it was."""
+    first, values = tmp_path / "a" / "set" / "pole", {**STUDENT, "total_steps": 512}
+    first.mkdir(parents=True)
+    teacher = save_teacher(first / "teacher.safetensors")
+
+    def go_on(path: Path, steps: int = 1024) -> int:
+        more = {**values, "total_steps": steps, "distill.teacher": str(path)}
+        return train(config(tmp_path / "run", **more), make).steps
+
+    assert go_on(Path(teacher), 512) == 512
+    second = tmp_path / "b" / "set" / "pole"
+    second.mkdir(parents=True)
+    save_teacher(second / "teacher.safetensors")
+    with pytest.raises(ConfigError, match=r"distill\.teacher was"):
+        go_on(second / "teacher.safetensors")  # the first is where it was
+    (first / "teacher.safetensors").unlink()
+    save_teacher(second / "other.safetensors")
+    with pytest.raises(ConfigError, match=r"distill\.teacher was"):
+        go_on(second / "other.safetensors")
+    assert go_on(second / "teacher.safetensors") == 1024
