@@ -78,13 +78,16 @@ class SkillRow:
             they follow from the contract's, too, but not from those of one step.
         felt: observations of what the robot was told and did not do (``sensors=felt``); they follow
             from the contract's and from a policy's own actions.
-        course: observations of the way itself (``sensors=course``), for critics: an actor that knew
-            it would drive ways that nobody who sees them for the first time can follow.
+        course: observations of the way itself (``sensors=course``), for teachers and critics: who
+            sees a place for the first time does not know it.
         teaching: fields of the task that differ while a policy learns from its reward alone
             (``reward=teaching``); they never decide what counts as success.
         driving: further ones where the base may move.
         switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
             has learned nothing grasps and stops in a step.
+        again: share of a training's episodes that begin at a start that has failed before
+            (``again="auto"``). Not where starts that nobody can tell apart succeed and fail: what
+            is learned at those that fail is then done at all of them.
         placed: it takes from or sets down in a place, whose kind (``skills.tasks.places.KINDS``)
             training may choose (``places=``) and results name.
     """
@@ -96,6 +99,7 @@ class SkillRow:
     plan: Mapping[str, Ask] = field(default_factory=dict)
     parity: Mapping[str, Any] = field(default_factory=dict)
     placed: bool = False
+    again: float = 0.35
     state: tuple[str, ...] = ()
     fine: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()

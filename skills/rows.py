@@ -142,6 +142,7 @@ ROWS = (
         seen=SEEN,
         felt=("base_pace", "base_strain"),
         course=("way",),
+        again=0.0,  # that a metre of the way is left at a stop cannot be seen
         teaching={
             **_STOPS,
             "needs_geodesic": "course",

@@ -54,8 +54,8 @@ class EnvConfig:
         handoff: file or files of start states (:mod:`skills.tasks.handoff`).
         handoff_fraction: share of the episodes that begin at hand-off starts.
         again: share of the episodes whose start has failed in this process before, up to four
-            times each, from 0 to below 1: for training. It changes what the share of successes
-            means.
+            times each, from 0 to below 1, or ``"auto"``: the skill's own (``SkillRow.again``). For
+            training; it changes what the share of successes means.
         spawn: ``"hab"``, ``"near"``, or ``"auto"``: ``"near"`` where actions are restricted.
         places: kinds of places (``open``, ``cabinet``, ``drawer``) that Pick takes from or Place
             sets down in, all if empty: ``["cabinet"]`` is the fridge. ``"balanced"`` draws kinds
@@ -87,7 +87,7 @@ class EnvConfig:
     start: Literal["generated", "handoff"] = "generated"
     handoff: str | Path | Sequence[str | Path] | None = None
     handoff_fraction: float = 1.0
-    again: float = 0.0
+    again: float | str = 0.0
     spawn: Literal["auto", "hab", "near"] = "auto"
     places: tuple[str, ...] | str = ()
     sensors: tuple[str, ...] | str | None = None
@@ -208,15 +208,18 @@ class EnvConfig:
             starts=starts,
             handoff_fraction=fraction,
             places=self._places(skill),
-            again=self._again(),
+            again=self._again(skill),
             colour=self.colour,
             coarse_depth=self.coarse_depth,
         )
 
-    def _again(self) -> float:
-        if not 0.0 <= self.again < 1.0:
-            raise UserError(f"again={self.again} is a share from 0 to below 1; give e.g. 0.35.")
-        return float(self.again)
+    def _again(self, skill: str) -> float:
+        share = row_of(skill).again if self.again == "auto" else self.again
+        if isinstance(share, str) or not 0.0 <= share < 1.0:
+            raise UserError(
+                f"again={share} is 'auto' or a share from 0 to below 1; give e.g. 0.35."
+            )
+        return float(share)
 
     def _places(self, skill: str) -> dict[str, float]:
         """Return kind of place -> how often it is drawn; nothing where all will do."""

@@ -7,6 +7,7 @@ import contextlib
 import numpy as np
 import pytest
 
+from skills.book import BOOK
 from skills.envs.again import MOST_FAILURES, FailedStarts
 from skills.envs.batch import BatchSkillEnv
 from skills.envs.config import EnvConfig
@@ -89,3 +90,14 @@ def test_a_seed_that_is_asked_for_is_played_whatever_waits():
         env.step(np.zeros(10))  # fails
         for seed in (100, 101, 102, 103):
             assert env.reset(options={"seed": seed})[1]["seed"] == seed
+
+
+def test_how_often_is_the_skill_s_own():
+    made = {"depth": None, "episodes": shipped("rearrange_easy")}
+    shares = {
+        name: EnvConfig(again="auto", **made).worlds(name, 1, None)._failed.share
+        for name in ("navigate", "place")
+    }
+    assert shares == {"navigate": 0.0, "place": BOOK["place"].again} and shares["place"] > 0
+    with pytest.raises(UserError, match="again=often is 'auto' or a share"):
+        EnvConfig(again="often", **made).worlds("place", 1, None)
