@@ -74,12 +74,13 @@ class SkillRecordConfig:
     """Keys of ``tpsrl record skill=...``."""
 
     skill: str = field(metadata={"help": "which skill", "choices": list(BOOK)})
-    agent: str = option("tpsrl", "who acts", choices=("tpsrl", "scripted", "random"))
+    agent: str = option("tpsrl", "who acts", choices=("tpsrl", "teacher", "scripted", "random"))
     weights: Path | None = field(default=None, metadata=agent_options.WEIGHTS)
     episode: int = option(0, "number of the episode, as in tpsrl eval", min=0)
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     handoff: Path | None = option(None, "file of start states to begin at ('tpsrl handoff')")
+    places: list[str] = option([], "Pick, Place: only starts at open, cabinet, drawer; [] for all")
     actions: str = option(
         "full", "restricted: the base stands still", choices=("full", "restricted")
     )

@@ -177,3 +177,15 @@ def test_the_demo_shows_what_its_table_counts(
     assert f"rearrange_easy.mp4: episode 0, {how}" in said and f"{row['steps']} steps" in said
     assert main([*words, "episode=1"]) == 2
     assert "is not in the table" in capsys.readouterr().err
+
+
+def test_a_teacher_is_recorded_at_the_kind_of_place_that_was_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["skill=pick", "agent=teacher", "places=[drawer]"]
+    assert main(["record", *words, "speed=4", f"out={tmp_path / 'x.mp4'}"]) == 0
+    told = capsys.readouterr().out
+    assert main(["eval", *words, "episodes=1", "workers=1", f"out={tmp_path / 'eval'}"]) == 0
+    played = json.loads((tmp_path / "eval" / "episodes.jsonl").read_text())
+    assert played["place"] == "drawer" and f"states {played['states']}" in told
+    assert frames_of(tmp_path / "x.mp4")[0]["size"] == (1280, 720)
