@@ -32,6 +32,8 @@ Writes episodes.jsonl, summary.json, report.html and the states of failed episod
 same command again runs what is missing."""
 
 _LEARNED = ("tpsrl", "teacher")
+AGENT = option("tpsrl", "who acts", choices=(*_LEARNED, "scripted", "random"))
+PLACES = option([], "Pick, Place: only starts at such places: open, cabinet, drawer; [] for all")
 _FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch", "record")
 """Keys that decide no result."""
 
@@ -41,10 +43,7 @@ class SkillEvalConfig:
     """Keys of ``tpsrl eval skill=...``."""
 
     skill: str = field(metadata={"help": "which skill", "choices": list(BOOK)})
-    agent: str = field(
-        default="tpsrl",
-        metadata={"help": "who acts", "choices": [*_LEARNED, "scripted", "random"]},
-    )
+    agent: str = AGENT
     weights: Path | None = field(
         default=None,
         metadata={"help": "run folder, checkpoint, file or folder of skills; null: those shipped"},
@@ -62,9 +61,7 @@ class SkillEvalConfig:
     depth: int | None = field(
         default=None, metadata={"help": "pixels of depth; null for what the policy was trained on"}
     )
-    places: list[str] = option(
-        [], "Pick, Place: only starts at such places: open, cabinet, drawer; [] for all"
-    )
+    places: list[str] = PLACES
     actions: str = option(
         "full", "restricted: the base stands still", choices=("full", "restricted")
     )

@@ -86,8 +86,7 @@ class SkillRow:
         switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
             has learned nothing grasps and stops in a step.
         again: share of a training's episodes that begin at a start that has failed before
-            (``again="auto"``). Not where starts that nobody can tell apart succeed and fail: what
-            is learned at those that fail is then done at all of them.
+            (``again="auto"``).
         placed: it takes from or sets down in a place, whose kind (``skills.tasks.places.KINDS``)
             training may choose (``places=``) and results name.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eval.again import DEPTH, Chain, read_evaluation
 from eval.again import failed as failures_of
-from eval.skills import SkillEvalConfig, study_of
+from eval.skills import AGENT, PLACES, SkillEvalConfig, study_of
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.video import Side, compare_episode, ending, record_episode, record_trial
 from planner import options as agent_options
@@ -74,13 +74,13 @@ class SkillRecordConfig:
     """Keys of ``tpsrl record skill=...``."""
 
     skill: str = field(metadata={"help": "which skill", "choices": list(BOOK)})
-    agent: str = option("tpsrl", "who acts", choices=("tpsrl", "teacher", "scripted", "random"))
+    agent: str = AGENT
     weights: Path | None = field(default=None, metadata=agent_options.WEIGHTS)
     episode: int = option(0, "number of the episode, as in tpsrl eval", min=0)
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
     handoff: Path | None = option(None, "file of start states to begin at ('tpsrl handoff')")
-    places: list[str] = option([], "Pick, Place: only starts at open, cabinet, drawer; [] for all")
+    places: list[str] = PLACES
     actions: str = option(
         "full", "restricted: the base stands still", choices=("full", "restricted")
     )

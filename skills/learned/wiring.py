@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skills.book import make_task
-from skills.tasks.base import ActionLayout
+from skills.tasks.layout import ActionLayout
 from skills.tasks.sensors import DEPTH, SENSORS
 from tpsrl.robot import fetch
 

@@ -20,7 +20,8 @@ from skills.learned.skill import LearnedSkill
 from skills.motion.moves import move
 from skills.programs.program import ScriptedSkill
 from skills.row import SkillRow, ask_target
-from skills.tasks.base import ARM_GRIP_BASE, Advance, Progress, Task
+from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.layout import ARM_GRIP_BASE
 from skills.tasks.sensors import SENSORS, sensor
 from skills.tasks.starts import NoStartError, Start, draw_target, free_poses
 from tests.skills.nets import STATE, saved_policy

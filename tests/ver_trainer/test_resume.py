@@ -17,6 +17,7 @@ from ver_trainer.envs.inline import InlinePool
 from ver_trainer.envs.pool import PoolOptions
 from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.resume import capture_random, restore_random
+from ver_trainer.run_folder import _same
 from ver_trainer.runner import Runner
 
 
@@ -64,3 +65,12 @@ def test_wrappers_are_brought_back_with_an_environment_that_has_a_state(
 ) -> None:
     values = {"collector": "inline", "env_args": {"how": how}, "total_steps": 192}
     check_resume(tmp_path, partial(config, **values), wrapped, stop=2, last=3)
+
+
+def test_files_in_another_home_are_the_same_in_lists_too(tmp_path: Path) -> None:
+    here = tmp_path / "cache" / "tpsrl" / "train_1.json"
+    here.parent.mkdir(parents=True)
+    here.touch()
+    gone = "/nowhere/else/cache/tpsrl/train_1.json"
+    assert _same([gone], [str(here)]) and not _same([gone], [str(here)] * 2)
+    assert not _same(gone.replace("_1", "_2"), str(here)) and not _same(0.5, str(here))

@@ -214,8 +214,9 @@ def test_navigate_s_map_follows_from_distance_and_bearing():
     for seed in (6, 25, 30):  # one holds something; in two something stands above the goal
         seen, _ = env.reset(seed=seed)
         distance, bearing = seen["goal_to_agent_gps_compass"]
+        point = distance * np.array([np.cos(bearing), -np.sin(bearing)])
         ways, start = SeenWays(1), env.sim.state().base_pose[0]
-        ways.begin(0, np.zeros(3), np.array([*_turned(distance, -bearing), np.inf]))
+        ways.begin(0, np.zeros(3), np.append(point, np.inf))
         for _ in range(40):
             state = env.sim.state()
             held += int(state.held_object[0] >= 0)
@@ -236,7 +237,3 @@ def test_navigate_s_map_follows_from_distance_and_bearing():
                 break
     env.close()
     assert held > 0
-
-
-def _turned(length: float, angle: float) -> np.ndarray:
-    return length * np.array([np.cos(angle), np.sin(angle)])

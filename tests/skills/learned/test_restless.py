@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skills.learned.restless import LASTS, WINDOW, Restless
-from skills.tasks.base import ARM_GRIP_BASE_STOP
+from skills.tasks.layout import ARM_GRIP_BASE_STOP
 
 MOVING = ARM_GRIP_BASE_STOP.moving
 NOTHING = np.zeros(ARM_GRIP_BASE_STOP.size)
