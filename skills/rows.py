@@ -26,6 +26,7 @@ _FELT = ("base_pace", "base_strain", "arm_strain")
 _AROUND = (
     "obj_now_sensor",
     "target_size",
+    "target_box",
     "neighbours",
     "neighbour_gap",
     "relief",
@@ -218,6 +219,7 @@ ROWS = (
             "obj_goal_gps_compass",
             "obj_goal_place",
             "obj_goal_gap",
+            "rim",
         ),
         fine=("obj_goal_fine", "resting_fine"),
         seen=SEEN,

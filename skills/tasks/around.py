@@ -13,12 +13,14 @@ from functools import cache
 import numpy as np
 
 from skills.tasks.places import link_pose
-from skills.tasks.state import NEIGHBOURS, RELIEF, GoalRow
+from skills.tasks.state import BEARINGS, NEIGHBOURS, RELIEF, GoalRow
 from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator
 
-SENSORS = frozenset({"relief", "neighbours", "neighbour_gap", "target_size", "container"})
+SENSORS = frozenset(
+    {"relief", "rim", "neighbours", "neighbour_gap", "target_size", "target_box", "container"}
+)
 """Names of the observations that are made of it."""
 NEAR = 0.6
 """Farther objects are no neighbours, m."""
@@ -26,6 +28,10 @@ SPACING = 0.2
 """Between two columns of the relief, m."""
 LOW, HIGH = -1.0, 0.5
 """The relief ends at these heights above the point, m."""
+_STEP, _REACH = 0.04, 6
+"""Between two points of the rim's search, m, and how many there are."""
+_BRINK = 0.03
+"""What lies so much lower is another surface, m."""
 _SIDE = int((RELIEF - 1) ** 0.5)
 _UNKNOWN_HALF = 0.05
 """Half the size of an object of which no description is known, m."""
@@ -65,6 +71,7 @@ def with_surroundings(
         neighbours=np.append(near, np.full(NEIGHBOURS - len(near), -1)).astype(np.int64),
         neighbour_size=sizes,
         relief=relief(sim, env_id, point, place[:2]),
+        rim=rim(sim, env_id, point) if "rim" in sensors else row.rim,
     )
 
 
@@ -91,6 +98,28 @@ def relief(sim: Simulator, env_id: int, point: np.ndarray, facing: np.ndarray) -
     above = np.append(xy.reshape(-1, 2), np.full((_SIDE**2, 1), point[2] + room - 0.01), axis=1)
     down = sim.cast(above, np.array([0.0, 0.0, -1.0]), env_id)
     return np.append(room, np.clip(room - 0.01 - down, LOW, HIGH))
+
+
+def rim(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
+    """Measure how far the surface below a point reaches: what is put down near its rim may fall.
+
+    Args:
+        sim: whose world it is.
+        env_id: which world.
+        point: (3,) in the world, m.
+
+    Returns:
+        (``BEARINGS``,) in equally spaced directions from the world's x anticlockwise: how far from
+        the point the furniture is no lower than below it, by 0.04 m, at most 0.24 m.
+    """
+    angle = np.arange(BEARINGS) * (2 * np.pi / BEARINGS)
+    ways = np.stack([np.cos(angle), np.sin(angle), np.zeros(BEARINGS)], axis=-1)
+    steps = np.arange(1, _REACH + 1) * _STEP
+    points = point + steps[:, None, None] * ways
+    points = np.append(point[None], points.reshape(-1, 3), axis=0)
+    down = sim.cast(points, np.array([0.0, 0.0, -1.0]), env_id)
+    holds = (down[1:] < down[0] + _BRINK).reshape(_REACH, BEARINGS)
+    return _STEP * np.logical_and.accumulate(holds, axis=0).sum(axis=0)
 
 
 def container_of(sim: Simulator, env_id: int, point: np.ndarray) -> int:

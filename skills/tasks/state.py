@@ -36,6 +36,9 @@ _WITHIN = 0.3
 RELIEF = 10
 """Numbers that say how the furniture around that point stands; see ``skills.tasks.around``."""
 
+BEARINGS = 24
+"""Directions in which it was looked how far the surface below that point reaches."""
+
 
 class _once:  # noqa: N801
     """Property that is computed at the first use and then kept; without functools' lock."""
@@ -74,6 +77,7 @@ class Goal:
         neighbours: (n, ``NEIGHBOURS``) int64, other objects near the point that the skill is about.
         neighbour_size: (n, ``NEIGHBOURS``) float64, the largest half of their sizes, m.
         relief: (n, ``RELIEF``) float64, see :func:`skills.tasks.around.relief`.
+        rim: (n, ``BEARINGS``) float64, see :func:`skills.tasks.around.rim`, m.
         door: (n, 5) float64, hinge and free edge on the floor of the open door that the skill
             reaches behind when it begins, m, and the heading of its link, rad; zeros where there
             is none, or no way is looked for.
@@ -95,6 +99,7 @@ class Goal:
     neighbours: Array
     neighbour_size: Array
     relief: Array
+    rim: Array
     door: Array
 
     @_once
@@ -143,6 +148,7 @@ class GoalRow:
     neighbours: np.ndarray = field(default_factory=lambda: np.full(NEIGHBOURS, -1))
     neighbour_size: np.ndarray = field(default_factory=lambda: np.zeros(NEIGHBOURS))
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
+    rim: np.ndarray = field(default_factory=lambda: np.zeros(BEARINGS))
     door: np.ndarray = field(default_factory=lambda: np.zeros(5))
     fan: np.ndarray | None = None
     parts: tuple[np.ndarray, ...] = ()

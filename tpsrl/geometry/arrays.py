@@ -35,10 +35,14 @@ def to_base(xp: Any, pose: Array, points: Array) -> Array:
 
 def to_frame(xp: Any, origin: Array, quat: Array, points: Array) -> Array:
     """Express world points in a frame given by its (n, 3) origin and (n, 4) wxyz orientation."""
-    d = points - origin
-    x, y, z = d[:, 0], d[:, 1], d[:, 2]
-    # d + 2 w (q x d) + 2 q x (q x d), with the vector part of the conjugate quaternion.
-    w, a, b, c = quat[:, 0], -quat[:, 1], -quat[:, 2], -quat[:, 3]
+    return to_world(xp, xp.concat([quat[:, :1], -quat[:, 1:]], axis=-1), points - origin)
+
+
+def to_world(xp: Any, quat: Array, vectors: Array) -> Array:
+    """Express (n, 3) vectors of a frame of (n, 4) wxyz orientation in the world."""
+    x, y, z = vectors[:, 0], vectors[:, 1], vectors[:, 2]
+    # v + 2 w (q x v) + 2 q x (q x v), with the vector part of the quaternion.
+    w, a, b, c = (quat[:, i] for i in range(4))
     tx, ty, tz = 2 * (b * z - c * y), 2 * (c * x - a * z), 2 * (a * y - b * x)
     turned = [
         x + w * tx + b * tz - c * ty,

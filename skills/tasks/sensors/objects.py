@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from skills.tasks.sensors.fine import fine, finely, turned
 from skills.tasks.sensors.registry import sensor
-from skills.tasks.state import NEIGHBOURS, RELIEF, View
+from skills.tasks.state import BEARINGS, NEIGHBOURS, RELIEF, View
 from skills.tasks.tolerances import RELEASED_AT
-from tpsrl.geometry.arrays import Array, norm, to_base, to_frame
+from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, to_world
+
+_SIDES = 8
+"""Directions in which :func:`rim` tells how far the surface reaches."""
 
 
 @sensor(3)
@@ -104,6 +109,22 @@ def target_size(view: View) -> Array:
     return view.goal.target_size
 
 
+@sensor(9)
+def target_box(view: View) -> Array:
+    """Half the target's length, width and height, each as a vector in the base frame, m.
+
+    Who carries it knows from that how it hangs, and who lets it go, whether it will stand.
+    """
+    xp, state, size = view.xp, view.state, view.goal.target_size
+    quat, rows = view.goal.of(state.object_quat, "target"), []
+    for axis in range(3):
+        along = [size[:, k] * (k == axis) for k in range(3)]
+        way = to_world(xp, quat, xp.stack(along, axis=-1))
+        ahead, left = turned(xp, state.base_pose[:, 2], way[:, 0], way[:, 1])
+        rows += [ahead, left, way[:, 2]]
+    return xp.stack(rows, axis=-1)
+
+
 @sensor(4 * NEIGHBOURS)
 def neighbours(view: View) -> Array:
     """Other objects near the point that the skill is about: where they are, and how large.
@@ -147,6 +168,19 @@ def relief(view: View) -> Array:
     Its axes are those of the place (:func:`obj_start_place`, :func:`obj_goal_place`).
     """
     return view.goal.relief
+
+
+@sensor(_SIDES)
+def rim(view: View) -> Array:
+    """How far the surface below the point that the skill is about reaches, m, at most 0.24 m.
+
+    In eight directions, from that in which the base faces anticlockwise, see
+    :func:`skills.tasks.around.rim`.
+    """
+    xp, yaw = view.xp, view.state.base_pose[:, 2]
+    first = xp.astype(xp.round(yaw * (BEARINGS / (2 * math.pi))), xp.int64)
+    sides = [(first + k * (BEARINGS // _SIDES)) % BEARINGS for k in range(_SIDES)]
+    return view.goal.rim[view.goal.rows[:, None], xp.stack(sides, axis=-1)]
 
 
 @sensor(4)
