@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from eval.trace import Trace
 from planner.chain.interface import Agent, AgentReport, EpisodeMeasure
+from skills.book import BOOK
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.sim.door import SimState, Simulator
@@ -295,7 +296,9 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
     """Say which skill ended a failed episode, and why.
 
     The last skill that did not succeed is blamed; if every skill says it succeeded, the last one
-    is, with what the task saw as the cause.
+    is, with what the task saw as the cause. Where the plan was carried out without a look at what
+    came of it, manipulations fail in a row: who brings a wrong object to the goal is not to blame,
+    who grasped it is. So there the first of the row is blamed.
     """
     last = record.skills[-1] if record.skills else None
     unsuccessful = [skill for skill in record.skills if skill["outcome"] != "success"]
@@ -305,9 +308,23 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
         cause = "no_stop" if record.goal_at_end else "max_steps"
         return {"skill": last["skill"] if last else NO_SKILL, "cause": cause}
     if unsuccessful:
-        skill = unsuccessful[-1]
+        skill = unsuccessful[-1] if record.replans else _first_of_row(record.skills)
         return {"skill": skill["skill"], "cause": skill["cause"] or skill["outcome"]}
     return {"skill": last["skill"] if last else NO_SKILL, "cause": "goal_not_reached"}
+
+
+def _first_of_row(skills: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the last run that did not succeed, or that of the manipulation which led to it."""
+    blamed = None
+    for skill in reversed(skills):
+        if blamed is None:
+            blamed = None if skill["outcome"] == "success" else skill
+        elif skill["skill"] in BOOK and BOOK[skill["skill"]].uses_arm:
+            if skill["outcome"] == "success":
+                break
+            blamed = skill
+    assert blamed is not None
+    return blamed
 
 
 def plain(value: Any) -> Any:
