@@ -32,47 +32,44 @@ Writes episodes.jsonl, summary.json, report.html and the states of failed episod
 same command again runs what is missing."""
 
 _LEARNED = ("tpsrl", "teacher")
-AGENT = option("tpsrl", "who acts", choices=(*_LEARNED, "scripted", "random"))
-PLACES = option([], "Pick, Place: only starts at such places: open, cabinet, drawer; [] for all")
 _FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch", "record")
 """Keys that decide no result."""
 
 
 @dataclass
-class SkillEvalConfig:
-    """Keys of ``tpsrl eval skill=...``."""
+class TrialConfig:
+    """Keys that say what is tried, of ``tpsrl eval skill=...`` and ``tpsrl record skill=...``."""
 
     skill: str = field(metadata={"help": "which skill", "choices": list(BOOK)})
-    agent: str = AGENT
-    weights: Path | None = field(
-        default=None,
-        metadata={"help": "run folder, checkpoint, file or folder of skills; null: those shipped"},
+    agent: str = option("tpsrl", "who acts", choices=(*_LEARNED, "scripted", "random"))
+    weights: Path | None = option(
+        None, "run folder, checkpoint, file or folder of skills; null: those shipped"
     )
-    episodes: int = field(default=500, metadata={"help": "how many", "min": 1})
     split: str = field(default="val", metadata=options.SPLIT)
     data: Path | None = field(default=None, metadata=options.DATA)
-    path: Path | None = field(default=None, metadata=options.PATH)
-    sim: str = field(default="mujoco", metadata=options.SIM)
-    gpu: int = field(default=-1, metadata=options.GPU)
-    habitat: HabitatConfig = field(default_factory=HabitatConfig)
-    handoff: Path | None = field(
-        default=None, metadata={"help": "file of start states to begin at ('tpsrl handoff')"}
+    handoff: Path | None = option(None, "file of start states to begin at ('tpsrl handoff')")
+    places: list[str] = option(
+        [], "Pick, Place: only starts at such places: open, cabinet, drawer; [] for all"
     )
-    depth: int | None = field(
-        default=None, metadata={"help": "pixels of depth; null for what the policy was trained on"}
-    )
-    places: list[str] = PLACES
     actions: str = option(
         "full", "restricted: the base stands still", choices=("full", "restricted")
     )
     contract: str = option("fixed", "parity: habitat-lab's quirks", choices=("fixed", "parity"))
-    sample: bool = field(
-        default=False, metadata={"help": "a policy's actions are drawn; otherwise its mean acts"}
-    )
-    seed: int = field(default=0, metadata={"help": "of the first episode", "min": 0})
-    out: Path | None = field(
-        default=None, metadata={"help": "result folder; null for outputs/skills/SKILL_SPLIT_AGENT"}
-    )
+    sample: bool = option(False, "a policy's actions are drawn; otherwise its mean acts")
+    seed: int = option(0, "of the first episode", min=0)
+
+
+@dataclass
+class SkillEvalConfig(TrialConfig):
+    """Keys of ``tpsrl eval skill=...``."""
+
+    episodes: int = option(500, "how many", min=1)
+    path: Path | None = field(default=None, metadata=options.PATH)
+    sim: str = field(default="mujoco", metadata=options.SIM)
+    gpu: int = field(default=-1, metadata=options.GPU)
+    habitat: HabitatConfig = field(default_factory=HabitatConfig)
+    depth: int | None = option(None, "pixels of depth; null for what the policy was trained on")
+    out: Path | None = option(None, "result folder; null for outputs/skills/SKILL_SPLIT_AGENT")
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
     timeout: float = field(default=3600.0, metadata=options.TIMEOUT)

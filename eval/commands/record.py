@@ -9,14 +9,13 @@ from pathlib import Path
 
 from eval.again import DEPTH, Chain, read_evaluation
 from eval.again import failed as failures_of
-from eval.skills import AGENT, PLACES, SkillEvalConfig, study_of
+from eval.skills import SkillEvalConfig, TrialConfig, study_of
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.video import Side, compare_episode, ending, record_episode, record_trial
 from planner import options as agent_options
 from planner.chain.make import skills_in_use
 from planner.chain.problems import to_solve
 from planner.words.options import GOAL, PlannerConfig, stem
-from skills.book import BOOK
 from tpsrl import options
 from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
@@ -70,25 +69,12 @@ class RecordConfig:
 
 
 @dataclass
-class SkillRecordConfig:
+class SkillRecordConfig(TrialConfig):
     """Keys of ``tpsrl record skill=...``."""
 
-    skill: str = field(metadata={"help": "which skill", "choices": list(BOOK)})
-    agent: str = AGENT
-    weights: Path | None = field(default=None, metadata=agent_options.WEIGHTS)
     episode: int = option(0, "number of the episode, as in tpsrl eval", min=0)
-    split: str = field(default="val", metadata=options.SPLIT)
-    data: Path | None = field(default=None, metadata=options.DATA)
-    handoff: Path | None = option(None, "file of start states to begin at ('tpsrl handoff')")
-    places: list[str] = PLACES
-    actions: str = option(
-        "full", "restricted: the base stands still", choices=("full", "restricted")
-    )
-    contract: str = option("fixed", "parity: habitat-lab's quirks", choices=("fixed", "parity"))
-    sample: bool = option(False, "agent=tpsrl: draw actions; otherwise the mean acts")
     out: Path | None = option(None, "FILE.mp4; null: outputs/SKILL_EPISODE.mp4")
     speed: int = SPEED
-    seed: int = option(0, "as in tpsrl eval", min=0)
 
 
 CONFIG = (RecordConfig, SkillRecordConfig)
@@ -154,9 +140,8 @@ def _check_keys(config: RecordConfig, overrides: list[str]) -> None:
 
 
 def _skill(config: SkillRecordConfig) -> int:
-    shared = {f.name for f in dataclasses.fields(SkillEvalConfig)} - {"out"}
-    values = {key: value for key, value in vars(config).items() if key in shared}
-    study = study_of(SkillEvalConfig(**values))
+    tried = {key.name: getattr(config, key.name) for key in dataclasses.fields(TrialConfig)}
+    study = study_of(SkillEvalConfig(**tried))
     out = config.out or Path("outputs") / f"{config.skill}_{config.episode}.mp4"
     record = record_trial(study, config.seed + config.episode, out, config.speed)
     cause = "" if record["success"] else record["cause"]
