@@ -167,23 +167,23 @@ class PolicyAgent(EnvAgent):
         super().__init__(env)
         self._policy, self._sample = policy, sample
         self._restless = Restless(env.worlds.task.layout.moving)
-        self._rng: np.random.Generator | None = None
+        self._rng = np.random.default_rng(0)
         self.observation: dict[str, np.ndarray] = {}
 
     def reset(self, seed: int) -> None:
         """See :meth:`EnvAgent.reset`."""
         self._policy.reset()
         self._restless.reset(seed)
-        self._rng = np.random.default_rng([seed, 3]) if self._sample else None
+        self._rng = np.random.default_rng([seed, 3])
 
     def act(self) -> np.ndarray:
         """See :meth:`EnvAgent.act`."""
-        action = self._policy.step(self.observation, self._rng)
         if self._sample:
-            return action
-        state = self.env.sim.state()
-        base, arm = np.asarray(state.base_pose)[0], np.asarray(state.arm_qpos)[0]
-        return self._restless.stir(base, arm, action)
+            return self._policy.step(self.observation, self._rng)
+        view = self.env.worlds.view
+        stirred = self._restless.feel(np.asarray(view.state.base_pose)[0], np.asarray(view.ee)[0])
+        drawn = self._rng if stirred else None
+        return self._restless.stir(self._policy.step(self.observation, drawn, motions=False))
 
 
 def scripted_agent(env: SkillEnv) -> EnvAgent:

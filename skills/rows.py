@@ -235,6 +235,7 @@ ROWS = (
             "min_distance": 0.05,
             "off_penalty": 30.0,
             "strays_end": True,
+            "rolling_penalty": 5.0,
         },
         driving=_DRIVE,
         switches={"grip": 0.998},

@@ -106,7 +106,10 @@ class NumpyPolicy:
         self._cell = np.zeros((self._layers, size), np.float32)
 
     def step(
-        self, observations: dict[str, np.ndarray], rng: np.random.Generator | None = None
+        self,
+        observations: dict[str, np.ndarray],
+        rng: np.random.Generator | None = None,
+        motions: bool = True,
     ) -> np.ndarray:
         """Return the (A,) float32 mean action, clipped to [-1, 1].
 
@@ -115,6 +118,7 @@ class NumpyPolicy:
         Args:
             observations: name -> array without a batch axis.
             rng: draws the action from the policy's distribution instead.
+            motions: with ``rng``: draw all of it, not the choices alone.
         """
         with one_thread():
             features = self._encode(observations)
@@ -125,10 +129,11 @@ class NumpyPolicy:
             output = self._affine("actor.linear", features)
         mean, threshold = output[: self.size], np.zeros(len(self._binary))
         if rng is not None:
+            threshold = rng.logistic(size=len(self._binary))
+        if rng is not None and motions:
             spread = self._weights["actor.log_std"] + sum(
                 output[self.size :].reshape(-1, self.size)
             )
-            threshold = rng.logistic(size=len(self._binary))
             normal = rng.normal(size=self.size) * np.exp(np.clip(spread, -10.0, 1.0))
             normal[self._binary] = 0.0
             mean = (mean + normal).astype(np.float32)

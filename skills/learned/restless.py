@@ -8,9 +8,9 @@ from tpsrl.geometry.rotations import wrap
 
 WINDOW, LASTS = 10, 15
 """Steps without motion until it is stirred, and for how many then."""
-WAY, TURN, ARM = 0.05, 0.1, 0.05
-"""Less than this from the begin of the window to its end is no motion: base, m and rad; the arm's
-joints, rad."""
+WAY, TURN, HAND = 0.05, 0.1, 0.015
+"""Less than this from the begin of the window to its end is no motion: base, m and rad; the hand in
+its frame, m. A wrist that goes on turning brings nothing anywhere."""
 DEVIATION, CORRELATION = 0.6, 0.8
 """Of the noise that is added to the motions: standard, and from one step to the next."""
 AGAIN, MOST = 0.3, 0.6
@@ -18,12 +18,14 @@ AGAIN, MOST = 0.3, 0.6
 
 
 class Restless:
-    """Adds noise to motions where base and arm have stood still.
+    """Adds noise to motions where base and hand have stood still.
 
     A policy learns with noise on its actions and acts without. Between two ways that are as good
     its mean action can be nothing, and without memory, or with one that has settled, it is nothing
     in the next step too: a point of rest, which noise leaves. What is felt is the robot's own
-    odometry and joints. Grip and stop are left alone.
+    odometry and where its hand is. Grip and stop are likelier choices, and rest in the same way:
+    what a policy learned to do within ten steps it does in none where each is as likely as a tenth.
+    Who steps the policy draws them as long as it is stirred.
 
     Args:
         moving: (A,) bool, entries of an action that move arm or base.
@@ -47,17 +49,20 @@ class Restless:
         self._noise = np.zeros(int(self._moving.sum()))
         self._left = 0
 
-    def stir(self, base: np.ndarray, arm: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """Return the (A,) action in [-1, 1] that is carried out.
+    def feel(self, base: np.ndarray, hand: np.ndarray) -> bool:
+        """Tell where the robot is, before each step; return whether it is stirred in it.
 
         Args:
             base: (3,) present x, y, yaw of the base, m and rad.
-            arm: (7,) present joints, rad.
-            action: (A,) of the policy.
+            hand: (3,) present end effector in the base frame, m.
         """
-        self._felt = [*self._felt[-WINDOW:], np.concatenate([base, arm])]
+        self._felt = [*self._felt[-WINDOW:], np.concatenate([base, hand])]
         if len(self._felt) > WINDOW and self._still():
             self._left = LASTS
+        return self._left > 0
+
+    def stir(self, action: np.ndarray) -> np.ndarray:
+        """Return the (A,) action in [-1, 1] that is carried out instead of a policy's."""
         deviation = DEVIATION if self._left else self._always
         if not deviation:
             return action
@@ -70,5 +75,5 @@ class Restless:
 
     def _still(self) -> bool:
         gone = self._felt[-1] - self._felt[0]
-        turned = abs(float(wrap(gone[2])))
-        return bool(np.hypot(*gone[:2]) < WAY and turned < TURN and np.abs(gone[3:]).max() < ARM)
+        turned, moved = abs(float(wrap(gone[2]))), np.linalg.norm(gone[3:])
+        return bool(np.hypot(*gone[:2]) < WAY and turned < TURN and moved < HAND)

@@ -63,6 +63,7 @@ class LearnedSkill(Skill):
         self._policy.reset()
         # Navigation comes to the same place again and again, and is right to.
         self._restless.reset(seed, self.failed_before if self.task.layout.arm else 0)
+        self._rng = np.random.default_rng([seed, 3])
         self._stopped = self._under_way = False
         self._before: np.ndarray | None = None
         self._steps, self.told = 0, np.zeros((sim.num_envs, 3))
@@ -89,11 +90,10 @@ class LearnedSkill(Skill):
         seen = {k: np.asarray(v)[env_id] for k, v in observe(view, self.task.sensors).items()}
         if DEPTH in self.task.sensors:
             seen[DEPTH] = np.asarray(sim.depth())[env_id]
-        flat = self._policy.step(seen).astype(np.float64)
-        base, arm = (
-            np.asarray(part)[env_id] for part in (view.state.base_pose, view.state.arm_qpos)
-        )
-        flat = self._restless.stir(base, arm, flat)
+        stirred = self._restless.feel(self._before[env_id], np.asarray(view.ee)[env_id])
+        drawn = self._rng if stirred else None
+        flat = self._policy.step(seen, drawn, motions=False).astype(np.float64)
+        flat = self._restless.stir(flat)
         robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
         self._stopped = bool((stop & self.task.stop_counts(view))[env_id])
         self.told = np.asarray(robot)[:, ACTION_GRIP:]

@@ -127,7 +127,7 @@ def test_the_chain_sees_what_the_environment_sees(skill):
     action, felt = np.full(size, -0.5, np.float32), []
     action[drive] = 0.5, 0.3
 
-    def step(senses):
+    def step(senses, *drawn, **how):
         felt.append({name: senses[name] for name in SEEN})
         return action
 

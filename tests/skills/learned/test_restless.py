@@ -12,17 +12,22 @@ MOVING = ARM_GRIP_BASE_STOP.moving
 NOTHING = np.zeros(ARM_GRIP_BASE_STOP.size)
 
 
-def play(steps: int, base_speed: float = 0.0, arm_speed: float = 0.0, seed: int = 0) -> np.ndarray:
+def play(steps: int, base_speed: float = 0.0, hand_speed: float = 0.0, seed: int = 0) -> np.ndarray:
     """Actions carried out where the policy wants nothing."""
     restless = Restless(MOVING)
     restless.reset(seed)
-    ahead, joint = np.array([1.0, 0.0, 0.0]), np.eye(7)[2]
+    ahead = np.array([1.0, 0.0, 0.0])
     return np.array(
         [
-            restless.stir(t * base_speed * ahead, t * arm_speed * joint, NOTHING)
+            stir(restless, t * base_speed * ahead, t * hand_speed * ahead, NOTHING)
             for t in range(steps)
         ]
     )
+
+
+def stir(restless, base, hand, action):
+    restless.feel(base, hand)
+    return restless.stir(action)
 
 
 def test_motions_of_what_stands_still_are_stirred_and_nothing_else():
@@ -42,7 +47,7 @@ def test_it_ends_some_steps_after_motion_has_begun_again():
     restless, done = Restless(MOVING), []
     for t in range(80):
         base = np.array([max(t - 20, 0) * 0.05, 0.0, 0.0])
-        done.append(restless.stir(base, np.zeros(7), NOTHING).any())
+        done.append(stir(restless, base, np.zeros(3), NOTHING).any())
     assert done[20] and not any(done[25 + LASTS :])
 
 
@@ -50,7 +55,7 @@ def test_turning_across_the_seam_is_no_jump_and_the_seed_decides():
     restless = Restless(MOVING)
     yaws = np.pi - 0.001 * np.arange(40) * (-1) ** np.arange(40)
     yaws = (yaws + np.pi) % (2 * np.pi) - np.pi
-    stirred = [restless.stir(np.array([0, 0, yaw]), np.zeros(7), NOTHING).any() for yaw in yaws]
+    stirred = [stir(restless, np.array([0, 0, yaw]), np.zeros(3), NOTHING).any() for yaw in yaws]
     assert all(stirred[WINDOW:])
     np.testing.assert_array_equal(play(40, seed=3), play(40, seed=3))
     assert (play(40, seed=3) != play(40, seed=4)).any()
@@ -61,8 +66,8 @@ def test_who_has_failed_before_moves_with_noise_all_along_up_to_a_bound():
     for failed_before in range(4):
         restless = Restless(MOVING)
         restless.reset(1, failed_before)
-        arms = 0.05 * np.arange(400)[:, None] * np.eye(7)[2]  # moves on: it is never at rest
-        done = [restless.stir(np.zeros(3), arm, NOTHING) for arm in arms]
+        hands = 0.05 * np.arange(400)[:, None] * np.eye(3)[2]  # moves on: it is never at rest
+        done = [stir(restless, np.zeros(3), hand, NOTHING) for hand in hands]
         assert not np.array(done)[:, ~MOVING].any()
         spread.append(np.array(done)[:, MOVING].std())
     assert spread[0] == 0.0

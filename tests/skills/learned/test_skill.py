@@ -75,7 +75,7 @@ def test_the_chain_senses_how_the_base_moves_as_the_environment_does():
     seen, _ = made.reset(seed=1)
     ahead, felt = np.array([1.0, 0.0, -1.0], np.float32), []
 
-    def step(senses):
+    def step(senses, *drawn, **how):
         felt.append(senses["goal_pace"])
         return ahead
 
