@@ -181,6 +181,7 @@ class PolicyAgent(EnvAgent):
         if self._sample:
             return self._policy.step(self.observation, self._rng)
         view = self.env.worlds.view
+        assert view is not None
         stirred = self._restless.feel(np.asarray(view.state.base_pose)[0], np.asarray(view.ee)[0])
         drawn = self._rng if stirred else None
         return self._restless.stir(self._policy.step(self.observation, drawn, motions=False))
