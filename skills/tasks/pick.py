@@ -14,12 +14,9 @@ from skills.tasks.places import detour, door_moved, kind_of
 from skills.tasks.starts import Spawn, Start, draw_target, drop, open_around, put_near
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import AT_REST
-from tpsrl.geometry.arrays import Array, norm, to_frame, to_milli
+from tpsrl.geometry.arrays import Array, to_milli
 from tpsrl.robot.fetch import HOLD_THRESHOLD
 from tpsrl.sim.door import Simulator
-
-NEAR = 0.05
-"""A cup that sucks is near enough to the box of its object, m."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +46,8 @@ class PickTask(Task[PickProgress]):
         pick_reward: when the right object is grasped.
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.
-        suction_penalty: in a step in which an empty cup sucks farther than ``NEAR`` from the
-            object's box: there it can only catch what is not wanted, its neighbours first. The box
-            is known where the object's size is, as with ``sensors="state"``; otherwise it counts
-            from ``HOLD_THRESHOLD`` of its centre on.
+        suction_penalty: in a step in which an empty cup sucks where it could not hold the object,
+            ``HOLD_THRESHOLD`` and more from it: there it can only catch what is not wanted.
         rest_threshold: farthest end effector from its resting position at success, m.
         fallen: in this share of the episodes about an open place the object lies on the floor near
             it, as after a release in the wrong place: for training of a robot that can drive.
@@ -121,7 +116,8 @@ class PickTask(Task[PickProgress]):
             - self.drop_penalty * dropped
         )
         if self.suction_penalty:
-            reward = reward - self.suction_penalty * (view.sucks & _far(view) & ~view.holds)
+            far = view.object_distance >= HOLD_THRESHOLD
+            reward = reward - self.suction_penalty * (view.sucks & far & ~view.holds)
         success = (
             view.holds_target
             & ~view.state.hold_violation
@@ -145,14 +141,3 @@ class PickTask(Task[PickProgress]):
         if self.shut:
             distance = distance + self.shut * door_moved(view)
         return view.xp.where(view.holds, view.rest_distance, distance)
-
-
-def _far(view: View) -> Array:
-    """Return (n,) bool: the cup is too far from the object to suck for it."""
-    xp, size = view.xp, view.goal.target_size
-    quat = view.goal.of(view.state.object_quat, "target")
-    local = to_frame(xp, view.object_pos, quat, view.state.ee_pos)
-    beyond = xp.abs(local) - size
-    gap = norm(xp, xp.where(beyond > 0.0, beyond, 0.0))
-    unknown = ~xp.any(size > 0.0, axis=-1)
-    return xp.where(unknown, view.object_distance >= HOLD_THRESHOLD, gap > NEAR)

@@ -14,24 +14,15 @@ from skills.tasks.places import detour, door_moved
 from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
 from skills.tasks.state import View
 from skills.tasks.tolerances import AT_REST, RELEASED_AT
-from tpsrl.geometry.arrays import Array, norm, to_milli
+from tpsrl.geometry.arrays import Array, to_milli
 from tpsrl.sim.door import Simulator
-
-STILL = 0.001
-"""An object that moves less far in a step lies still, m."""
 
 
 @dataclass(frozen=True)
 class PlaceProgress(PickProgress):
-    """What is remembered from the last step.
-
-    Attributes:
-        resting: (n,) bool, the last distance was that to the resting position.
-        spot: (n, 3) where the object was, m.
-    """
+    """Attributes: ``resting`` (n,) bool, the last distance was that to the resting position."""
 
     resting: Array
-    spot: Array
 
 
 @dataclass(frozen=True)
@@ -54,8 +45,6 @@ class PlaceTask(Task[PlaceProgress]):
             goal than ``off_slack``. Who knows that distance exactly otherwise lets go at
             ``goal_threshold``, and who learns from that and knows it less well lets go too early.
         off_slack: m.
-        rolling_penalty: lost at a success whose object still moves, more than ``STILL`` a step: for
-            training. A can that was let go aslant rolls on when the skill has ended.
         goal_threshold: farthest object centre from the goal, m.
         min_distance: no distance reward while the object is nearer to its goal than this, m.
         rest_threshold: farthest end effector from its resting position at success, m.
@@ -70,7 +59,6 @@ class PlaceTask(Task[PlaceProgress]):
     drop_penalty: float = 0.0
     off_penalty: float = 0.0
     off_slack: float = 0.05
-    rolling_penalty: float = 0.0
     goal_threshold: float = RELEASED_AT
     min_distance: float = RELEASED_AT
     rest_threshold: float = AT_REST
@@ -97,7 +85,6 @@ class PlaceTask(Task[PlaceProgress]):
             distance=self._distance(view, resting),
             held=view.holds,
             resting=resting,
-            spot=view.object_pos,
         )
 
     def grip(self, view: View, command: Array) -> Array:
@@ -126,12 +113,8 @@ class PlaceTask(Task[PlaceProgress]):
             reward = reward - self.place_reward * strayed
             wrong = wrong | strayed
         success = ~view.holds & at_goal & (view.rest_distance < self.rest_threshold)
-        spot = view.object_pos
-        if self.rolling_penalty:
-            moved = norm(xp, spot - progress.spot) > STILL
-            reward = reward - self.rolling_penalty * (success & moved)
         return Advance(
-            {"distance": distance, "held": view.holds, "resting": resting, "spot": spot},
+            {"distance": distance, "held": view.holds, "resting": resting},
             reward,
             success,
             {"wrong_release": wrong},
