@@ -40,6 +40,9 @@ _ROUNDS, _SETTLED = 4, 0.01
 _STAND = 0.25
 """Cells so far from an occupied one are ends: that is as exact as a cell is, m."""
 _FAR = 1e3
+_MOST = 30.0
+"""Goals are looked for no farther away, m: what fell out of the world would make grids without
+end."""
 
 
 class OccupancyGrid:
@@ -49,7 +52,8 @@ class OccupancyGrid:
 
     Args:
         goal: (3,) what the robot is about, in that frame, m. Half way to it is the grid's centre.
-            A height of inf is an unknown one: nothing hides it.
+            A height of inf is an unknown one: nothing hides it. Farther away than 30 m it counts
+            as so far away in the same direction.
 
     Attributes:
         score: (k, k) int8, k at least ``SIDE``, above 0 where it is occupied, 0 where nothing was
@@ -61,6 +65,9 @@ class OccupancyGrid:
     def __init__(self, goal: np.ndarray) -> None:
         self.goal = np.asarray(goal, dtype=np.float64)
         far = float(np.hypot(self.goal[0], self.goal[1]))
+        if far > _MOST:
+            self.goal = np.append(self.goal[:2] * (_MOST / far), self.goal[2])
+            far = _MOST
         side = max(SIDE, int(np.ceil((far + _MARGIN) / CELL)))
         self.low = self.goal[:2] / 2.0 - CELL * side / 2.0
         self.score = np.zeros((side, side), dtype=np.int8)
