@@ -1,19 +1,21 @@
 """How fast are skills learned? Learning curves of VER beside Stable-Baselines3's PPO.
 
 ``python -m benchmarks.skill_learning out=DIR [skills=pick,place,open_cab schemes=ver,sb3 seeds=3
-steps=10000000]`` trains every skill with every scheme from as many seeds, one after the other, and
-prints what share of the training episodes succeeded on the way, mean and range over seeds. The same
-command goes on where it was broken off. ``DIR/SKILL.png`` has the curves, ``DIR/report.json`` the
-numbers.
+steps=10000000 until=0]`` trains every skill with every scheme from as many seeds, one after the
+other, and prints what share of the training episodes succeeded on the way, mean and range over
+seeds. The same command goes on where it was broken off. ``until`` stops every run there, with noise
+and discount as far on their way as in a run of ``steps``; a later command with more goes on.
+``DIR/SKILL.png`` has the curves, ``DIR/report.json`` the numbers.
 
 Both sides have the environment of a teacher (``configs/skills/teacher.yaml``: whole state, teaching
 reward, less what of it grows with mastery, which each process follows by itself; starts are the
 task's own and none comes again), its network, rows an update, epochs,
 mini-batches, discount and learning rate, which stays as it is. Actor and critic of both observe
 what a teacher's actor does, ``state`` and ``seen``; the ``course`` that its critic has as well is
-left out, since both of SB3's observe the same. What one of them does not have is left out of it:
-SB3 has batches of single environments in ``SubprocVecEnv``, fixed discount and independent noise;
-ours has grip and stop as choices and correlated noise that falls. Both learn on the processor.
+left out, since both of SB3's observe the same. Both step the same batches of worlds in a process
+for every core. What one of them does not have is left out of it: SB3 has fixed discount and
+independent noise; ours has grip and stop as choices and correlated noise that falls. Both learn on
+the processor.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,17 +58,24 @@ class Config:
     schemes: str = option("ver,sb3", "with commas")
     seeds: int = option(3, "runs of each skill and scheme", min=1)
     steps: int = option(10_000_000, "environment steps of a run", min=100_000)
-    sb3_envs: int = option(16, "processes of SubprocVecEnv", min=1)
+    until: int = option(0, "stop every run there, to go on later; 0: at the end", min=0)
+
+    @property
+    def end(self) -> int:
+        """Steps that every run has in the end."""
+        return min(self.until or self.steps, self.steps)
 
 
 def train(skill: str, scheme: str, seed: int, config: Config, out: Path) -> None:
-    """Train once, or go on, in a process of its own.
+    """Train once, or go on, in a process of its own, until enough steps are done.
 
     Raises:
         RuntimeError: it failed; says with which last words.
     """
+    if steps_done(out) >= config.end:
+        return
     python = sys.executable if scheme == "ver" else python_of("sb3")
-    words = [skill, scheme, str(seed), str(config.steps), str(config.sb3_envs), str(out)]
+    words = [skill, scheme, str(seed), str(config.steps), str(out)]
     out.parent.mkdir(parents=True, exist_ok=True)
     log, machine = out.with_suffix(".log"), machine_of(out)
     if not machine.exists():
@@ -77,11 +87,21 @@ def train(skill: str, scheme: str, seed: int, config: Config, out: Path) -> None
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         try:
-            process.wait()
+            while process.poll() is None and steps_done(out) < config.end:
+                time.sleep(1.0)
+            if config.end == config.steps:
+                process.wait()
         finally:
             end_session(process, PATIENCE)
-    if process.returncode:
+    if process.returncode and steps_done(out) < config.end:
         raise RuntimeError(f"{out} failed: {log.read_text().strip()[-800:]}")
+
+
+def steps_done(out: Path) -> int:
+    """Return the step of a run's last record, 0 if it has none."""
+    metrics = out / "metrics.jsonl"
+    lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
+    return int(json.loads(lines[-1])["step"]) if lines else 0
 
 
 def machine_of(out: Path) -> Path:
@@ -125,7 +145,7 @@ def main(words: Sequence[str]) -> None:
     config = parse_or_help(Config, words, __doc__)
     skills = chosen(config.skills, SKILLS, "skills")
     schemes = chosen(config.schemes, tuple(SCHEMES), "schemes")
-    report: dict[str, Any] = {"steps": config.steps}
+    report: dict[str, Any] = {"steps": config.steps, "until": config.end}
     runs = [(s, c, k) for k in range(1, config.seeds + 1) for s in skills for c in schemes]
     curves: dict[str, dict[str, list[dict[str, np.ndarray]]]] = {}
     for number, (skill, scheme, seed) in enumerate(runs):
@@ -133,7 +153,7 @@ def main(words: Sequence[str]) -> None:
         print(f"{skill}, {SCHEMES[scheme]}, seed {seed} ({number + 1} of {len(runs)})", flush=True)
         train(skill, scheme, seed, config, out)
         curves.setdefault(skill, {}).setdefault(scheme, []).append(read_curve(out))
-        rows = summary(curves[skill][scheme], config.steps)
+        rows = summary(curves[skill][scheme], config.end)
         row = report.setdefault(skill, {}).setdefault(scheme, {"machines": []})
         row |= {"seeds": seed, "success": rows}
         row["machines"].append(read_json(machine_of(out)))

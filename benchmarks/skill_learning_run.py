@@ -1,12 +1,13 @@
 """One run of ``benchmarks.skill_learning``: writes a folder with ``metrics.jsonl``.
 
-``python -m benchmarks.skill_learning_run SKILL SCHEME SEED STEPS SB3_ENVS OUT``
+``python -m benchmarks.skill_learning_run SKILL SCHEME SEED STEPS OUT``
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import time
 from functools import partial
@@ -34,8 +35,8 @@ EPISODES = 500
 SENSES = ("state", "seen")
 """What actor and critic of both sides observe."""
 ALIKE = {"mistake_penalty": 0.0, "haste": 0.0, "pressing": 0.0}
-"""Rewards that grow with what was mastered in the last 200 episodes of a process are left out: the
-processes of one side have 64 worlds, those of the other one."""
+"""Rewards that grow with what was mastered in the last 200 episodes of a process are left out: how
+many worlds a process has depends on the machine."""
 
 
 def recipe() -> dict[str, Any]:
@@ -57,20 +58,13 @@ def words_of(skill: str, seed: int, steps: int, out: Path) -> list[str]:
     ]  # fmt: skip
 
 
-class Told(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Tells Stable-Baselines3 of success by the name that it knows."""
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """See :meth:`gymnasium.Env.step`."""
-        *rest, info = self.env.step(action)
-        return *rest, {**info, "is_success": info["success"]}  # type: ignore[return-value]
-
-
-def single(skill: str, episodes: str) -> gymnasium.Env[Any, Any]:
-    """Make a teacher's environment as any other library gets it."""
+def worlds_of(skill: str, episodes: str, count: int) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    """Make ``count`` worlds of a teacher's environment as any other library gets them."""
     args = {k: v for k, v in recipe()["env_args"].items() if k not in ("again", "handoff_fraction")}
-    args["sensors"], args["options"] = list(SENSES), dict(ALIKE)
-    return Told(gymnasium.make(env_id(skill), disable_env_checker=True, episodes=episodes, **args))
+    args |= {"sensors": list(SENSES), "options": dict(ALIKE), "episodes": episodes}
+    return gymnasium.make_vec(
+        env_id(skill), num_envs=count, vectorization_mode="vector_entry_point", **args
+    )
 
 
 def saved(out: Path) -> list[Path]:
@@ -128,12 +122,12 @@ def learner(plain: Any, seed: int, count: int, out: Path) -> tuple[Any, Any]:
     return model, env
 
 
-def sb3(skill: str, seed: int, steps: int, count: int, out: Path) -> None:
+def sb3(skill: str, seed: int, steps: int, out: Path) -> None:
     """Train with Stable-Baselines3's PPO, from its last checkpoint if there is one."""
     import torch
     from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.vec_env import SubprocVecEnv
 
+    from benchmarks.skill_learning_envs import Batches
     from ver_trainer.machine import cores
 
     torch.set_num_threads(cores())
@@ -141,18 +135,31 @@ def sb3(skill: str, seed: int, steps: int, count: int, out: Path) -> None:
     metrics = out / "metrics.jsonl"
     scenario = load_scenario(row_of(skill).task.scenario)
     episodes = str(make_episodes(scenario, "train", EPISODES, cores()))
-    plain = SubprocVecEnv([partial(single, skill, episodes)] * count, start_method="forkserver")
+    count, processes = int(recipe()["collect"]["num_envs"]), cores()
+    worlds = count // processes
+    count = worlds * processes
+    plain = Batches(partial(worlds_of, skill, episodes, worlds), processes, worlds)
     plain.seed(seed)
     model, env = learner(plain, seed, count, out)
     forget(metrics, model.num_timesteps)
 
     class Watch(BaseCallback):
-        """Write a row after every rollout, and a checkpoint now and then."""
+        """Write a row after every rollout, and a checkpoint now and then and when told to stop."""
 
         begin = time.monotonic()
+        told = stopped = False
+
+        def tell(self, *_: object) -> None:
+            self.told = True
 
         def _on_step(self) -> bool:
-            return True
+            return not self.stopped
+
+        def _on_rollout_start(self) -> None:
+            updates = model.num_timesteps // (model.n_steps * count)
+            if self.told or (updates and updates % EVERY == 0):
+                save(model, env, out)
+            self.stopped = self.told
 
         def _on_rollout_end(self) -> None:
             ended = list(model.ep_success_buffer)
@@ -161,21 +168,22 @@ def sb3(skill: str, seed: int, steps: int, count: int, out: Path) -> None:
                 record["episode/success"] = sum(ended) / len(ended)
             with metrics.open("a") as file:
                 file.write(json.dumps(record) + "\n")
-            if model.num_timesteps // (model.n_steps * count) % EVERY == 0:
-                save(model, env, out)
 
+    watch = Watch()
+    signal.signal(signal.SIGTERM, watch.tell)
     left = steps - model.num_timesteps
     if left > 0:
-        model.learn(left, callback=Watch(), reset_num_timesteps=False)
-        save(model, env, out)
+        model.learn(left, callback=watch, reset_num_timesteps=False)
+        if not watch.stopped:
+            save(model, env, out)
     env.close()
 
 
 def main(words: list[str]) -> None:
     """Run."""
-    skill, scheme, seed, steps, count, out = words
+    skill, scheme, seed, steps, out = words
     if scheme == "sb3":
-        sb3(skill, int(seed), int(steps), int(count), Path(out))
+        sb3(skill, int(seed), int(steps), Path(out))
     else:
         training.run(words_of(skill, int(seed), int(steps), Path(out)))
 

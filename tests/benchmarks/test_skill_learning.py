@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import gymnasium
+import numpy as np
 import pytest
 
 from benchmarks import skill_learning_run as run
@@ -15,8 +17,8 @@ from tpsrl.episodes.shipped import shipped_file
 def test_both_sides_observe_and_are_paid_the_same(tmp_path):
     _, config = parse(run.words_of("pick", 1, 1000, tmp_path / "run"))
     assert config.device == "cpu" and config.net.actor_obs == config.net.critic_obs
-    env = run.single("pick", str(shipped_file("rearrange_easy", "val")))
-    assert set(env.observation_space) == set(config.net.actor_obs)
+    env = run.worlds_of("pick", str(shipped_file("rearrange_easy", "val")), 2)
+    assert set(env.single_observation_space) == set(config.net.actor_obs)
     assert config.env_args["options"] == env.unwrapped.config.options == run.ALIKE
     env.close()
 
@@ -43,3 +45,37 @@ def test_a_checkpoint_is_whole_and_its_records_end_with_it(tmp_path):
     metrics.write_text("".join(lines) + '{"step": 3')
     run.forget(metrics, again.num_timesteps)
     assert metrics.read_text() == "".join(lines[:2])
+
+
+def test_batches_of_two_processes_are_one_vector_of_worlds():
+    pytest.importorskip("stable_baselines3")
+    from benchmarks.skill_learning_envs import Batches
+
+    episodes = str(shipped_file("rearrange_easy", "val"))
+    make = partial(run.worlds_of, "pick", episodes, 2)
+    both, alone = Batches(make, 2, 2), run.worlds_of("pick", episodes, 4)
+    try:
+        both.seed(5)
+        seen, expected = both.reset(), alone.reset(seed=5)[0]
+        for name, values in expected.items():
+            np.testing.assert_array_equal(seen[name], values, name)
+        actions = np.zeros((4, *both.action_space.shape), np.float32)
+        actions[:, -1] = -1.0
+        ended = 0
+        for _ in range(400):
+            seen, reward, done, infos = both.step(actions)
+            for i in np.flatnonzero(done):
+                assert infos[i].keys() == {
+                    "is_success",
+                    "TimeLimit.truncated",
+                    "terminal_observation",
+                }
+                assert infos[i]["terminal_observation"].keys() == seen.keys()
+            ended += int(done.sum())
+            if ended:
+                break
+        assert ended and reward.shape == (4,) and reward.dtype == np.float32
+    finally:
+        both.close()
+        alone.close()
+    assert not any(process.is_alive() for process in both.processes)
