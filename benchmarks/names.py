@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Collection, Sequence
 
 from ver_trainer.errors import UserError, nearest
@@ -33,6 +35,8 @@ def chosen(words: str, known: Collection[str], key: str) -> list[str]:
 def run_main(main: Callable[[list[str]], int | None], words: Sequence[str] | None = None) -> int:
     """Run a benchmark, and tell bad input in one line.
 
+    SIGTERM ends it as Ctrl-C does, so that it ends what it started.
+
     Args:
         main: of the benchmark; ``None`` is a good end.
         words: of the command line; ``None``: those of this process.
@@ -40,8 +44,17 @@ def run_main(main: Callable[[list[str]], int | None], words: Sequence[str] | Non
     Returns:
         Exit code: that of ``main``, 2 after bad input.
     """
+    alone = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _end) if alone else None
     try:
         return main(list(sys.argv[1:] if words is None else words)) or 0
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    finally:
+        if alone:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
