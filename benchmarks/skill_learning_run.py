@@ -95,6 +95,12 @@ def forget(metrics: Path, step: int) -> None:
     write_atomically(metrics, "".join(line + "\n" for line in kept).encode())
 
 
+def seconds_of(metrics: Path) -> float:
+    """Return the seconds of the last record, 0 if there is none."""
+    lines = metrics.read_text().splitlines() if metrics.exists() else []
+    return float(json.loads(lines[-1])["time/seconds"]) if lines else 0.0
+
+
 def learner(plain: Any, seed: int, count: int, out: Path) -> tuple[Any, Any]:
     """Return Stable-Baselines3's PPO and its environment, of the last checkpoint or new."""
     import torch
@@ -142,11 +148,13 @@ def sb3(skill: str, seed: int, steps: int, out: Path) -> None:
     plain.seed(seed)
     model, env = learner(plain, seed, count, out)
     forget(metrics, model.num_timesteps)
+    if done := model.num_timesteps:  # goes on with other starts and noise than it began with
+        model.set_random_seed(seed + done)
 
     class Watch(BaseCallback):
         """Write a row after every rollout, and a checkpoint now and then and when told to stop."""
 
-        begin = time.monotonic()
+        begin = time.monotonic() - seconds_of(metrics)
         told = stopped = False
 
         def tell(self, *_: object) -> None:

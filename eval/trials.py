@@ -115,9 +115,10 @@ class SkillStudy:
         kinds = sorted({record["place"] for record in records if "place" in record})
         count = max(len(records), 1)
         forces = [record["force_max"] for record in records]
+        returns = [r for record in records if (r := record["return"]) is not None]  # finite
         return {
             **_rate(records),
-            "mean_return": sum(record["return"] for record in records) / count,
+            "mean_return": sum(returns) / max(len(returns), 1),
             "mean_steps": sum(record["steps"] for record in records) / count,
             "median_force_max": median(forces) if forces else None,
             "causes": dict(Counter(_cause(record) for record in records).most_common()),
@@ -166,7 +167,8 @@ class PolicyAgent(EnvAgent):
     def __init__(self, env: SkillEnv, policy: NumpyPolicy, sample: bool = False) -> None:
         super().__init__(env)
         self._policy, self._sample = policy, sample
-        self._restless = Restless(env.worlds.task.layout.moving)
+        layout = env.worlds.task.layout
+        self._restless = Restless(layout.moving, not layout.arm)
         self._rng = np.random.default_rng(0)
         self.observation: dict[str, np.ndarray] = {}
 
@@ -184,7 +186,11 @@ class PolicyAgent(EnvAgent):
         assert view is not None
         stirred = self._restless.feel(np.asarray(view.state.base_pose)[0], np.asarray(view.ee)[0])
         drawn = self._rng if stirred else None
-        return self._restless.stir(self._policy.step(self.observation, drawn, motions=False))
+        wanted = self._policy.step(self.observation, drawn, motions=False)
+        done = self._restless.stir(wanted)
+        if done is not wanted:
+            self._policy.did(done)
+        return done
 
 
 def scripted_agent(env: SkillEnv) -> EnvAgent:

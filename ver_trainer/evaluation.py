@@ -82,6 +82,7 @@ def evaluate(
         seed_offset=0,
         info_keys=info_keys,
         first_episodes=(),
+        carried=(),
     )
     kind = WorkerPool if workers else InlinePool
     pool = kind(factory, policy.acting_spec, options)  # the critic stays out of it

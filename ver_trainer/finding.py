@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -121,9 +122,17 @@ class CheckpointFolder:
                 path.rename(aside)
 
     def best(self) -> Path | None:
-        """The checkpoint with the highest score."""
+        """The checkpoint with the highest score; None where the newest one is to be taken."""
+        if self._newest_by() == "last":  # also where older ones were measured otherwise
+            return None
         entry = self._best_entry()
         return self.folder / entry["name"] if entry else None
+
+    def _newest_by(self) -> str | None:
+        for path in reversed(self.all()):
+            with contextlib.suppress(DamagedError):
+                return str(read_meta(path).get("best_by"))
+        return None
 
     def best_score(self, by: str) -> float:
         """Score of the best checkpoint, or minus infinity if it was not measured like ``by``."""

@@ -276,7 +276,8 @@ def _make_team(
     options = TeamOptions(
         collect.num_inference_workers - 1,
         collect.threads,
-        config.seed + 1000 * group.rank,
+        # A run that goes on draws other noise than when it began.
+        config.seed + 1000 * group.rank + sum(pool.options.first_episodes),
         # Before the environments that wait for it are taken for dead.
         collect.step_timeout / 2,
         collect.start_timeout,

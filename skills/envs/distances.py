@@ -71,7 +71,7 @@ class GeodesicDistances(DistanceSource):
         """See :meth:`DistanceSource.measure`."""
         places = np.asarray(pose)[:, :2]
         values = [
-            0.0 if field is None else float(field.distance(place))
+            0.0 if field is None else field.from_within(np.asarray(place))
             for field, place in zip(self._fields, places, strict=True)
         ]
         return Distances(_like(values, pose))

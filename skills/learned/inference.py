@@ -141,6 +141,10 @@ class NumpyPolicy:
         self._previous = mean.copy()
         return np.clip(mean, -1.0, 1.0)
 
+    def did(self, action: np.ndarray) -> None:
+        """Tell that another (A,) action than the last :meth:`step` returned was carried out."""
+        self._previous = np.asarray(action, np.float32)
+
     def _affine(self, name: str, x: np.ndarray) -> np.ndarray:
         return self._weights[f"{name}.weight"] @ x + self._weights[f"{name}.bias"]
 

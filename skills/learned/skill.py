@@ -42,7 +42,7 @@ class LearnedSkill(Skill):
     def __init__(self, card: Card, policy: NumpyPolicy) -> None:
         self.name = card.skill
         self._policy, self.task = policy, _task_of(card, policy)
-        self._restless = Restless(self.task.layout.moving)
+        self._restless = Restless(self.task.layout.moving, not self.task.layout.arm)
 
     @classmethod
     def load(cls, policy: PolicyFiles) -> LearnedSkill:
@@ -92,8 +92,10 @@ class LearnedSkill(Skill):
             seen[DEPTH] = np.asarray(sim.depth())[env_id]
         stirred = self._restless.feel(self._before[env_id], np.asarray(view.ee)[env_id])
         drawn = self._rng if stirred else None
-        flat = self._policy.step(seen, drawn, motions=False).astype(np.float64)
-        flat = self._restless.stir(flat)
+        wanted = self._policy.step(seen, drawn, motions=False).astype(np.float64)
+        flat = self._restless.stir(wanted)
+        if flat is not wanted:
+            self._policy.did(flat)
         robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
         self._stopped = bool((stop & self.task.stop_counts(view))[env_id])
         self.told = np.asarray(robot)[:, ACTION_GRIP:]

@@ -156,3 +156,22 @@ def test_memory_options_resume_bit_for_bit(tmp_path: Path) -> None:
 def test_cpc_without_memory_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"use net\.core=lstm"):
         load_config(["cpc.coef=0.1"])
+
+
+def test_another_action_than_its_own_is_remembered_where_it_was_carried_out(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    policy = make_policy(BOX, NetConfig(mlp=[8], core="lstm", core_size=6, previous_action=True))
+    save_policy(policy, tmp_path / "p.safetensors")
+    told, untold = (NumpyPolicy.load(tmp_path / "p.safetensors") for _ in range(2))
+    state, obs = policy.initial_state(1), torch.randn(2, 1, 3)
+    done = np.array([0.9, -0.9, 0.5], np.float32)
+    with torch.no_grad():
+        state = policy.act({"obs": obs[0]}, state, deterministic=True).state
+        state[:, :3] = torch.from_numpy(done)
+        expected = policy.act({"obs": obs[1]}, state, deterministic=True).action.clamp(-1, 1)
+    for worker in (told, untold):
+        worker.step({"obs": obs[0, 0].numpy()})
+    told.did(done)
+    seen = {"obs": obs[1, 0].numpy()}
+    np.testing.assert_allclose(told.step(seen), expected[0], atol=1e-5)
+    assert np.abs(untold.step(seen) - expected[0].numpy()).max() > 1e-4

@@ -326,3 +326,15 @@ def test_writers_of_one_file_do_not_share_a_name(tmp_path: Path) -> None:
         first.write_text("first")
         second.write_text("second")
     assert (tmp_path / "file").read_text() == "first" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_newest_counts_also_where_older_ones_were_measured(tmp_path: Path) -> None:
+    values = {"collector": "inline", "env_args": {"kind": "Ragged"}, "log.checkpoint_interval": 1}
+    train(config(tmp_path, **values, total_steps=256), make)
+    assert (tmp_path / "checkpoints" / "best.json").exists()
+    train(config(tmp_path, **values, total_steps=512, **{"log.best_by": "last"}), make)
+    folder = tmp_path / "checkpoints"
+    newest = sorted(folder.glob("update_*"))[-1]
+    assert resolve_weights(tmp_path) == newest / "weights.safetensors"
+    (folder / "best.json").unlink(missing_ok=True)
+    assert resolve_weights(tmp_path) == newest / "weights.safetensors"

@@ -118,6 +118,20 @@ class GridDistanceField(DistanceField):
         straight = np.linalg.norm(points[..., None, :] - self.goals, axis=-1).min(axis=-1)
         return np.where(straight <= 2.0 * grid.resolution, np.minimum(result, straight), result)
 
+    def from_within(self, xy: np.ndarray) -> float:
+        """Return the distance of a (2,) point that lies in free space; see :meth:`distance`.
+
+        Free space is finer than its nodes: between furniture a robot stands where none of the four
+        about it is free. Then it is measured by the nearest node that is.
+        """
+        distance = float(self.distance(xy))
+        if np.isfinite(distance) or not (known := np.isfinite(self._distance)).any():
+            return distance
+        nodes = self.grid.xy(np.argwhere(known))
+        gaps = np.hypot(*(nodes - np.asarray(xy, dtype=np.float64)).T)
+        nearest = int(np.argmin(gaps))
+        return float(gaps[nearest] + self._distance[known][nearest])
+
     def descend(self, xy: np.ndarray, step: float) -> np.ndarray:
         """Return the (2,) point about ``step`` metres farther along the shortest path.
 

@@ -86,6 +86,10 @@ class DistanceField(ABC):
         """Return (...,) float64 geodesic distance, m; ``inf`` where no goal can be reached."""
 
     @abstractmethod
+    def from_within(self, xy: np.ndarray) -> float:
+        """Return the distance of a (2,) point where the robot stands, so that it is free."""
+
+    @abstractmethod
     def descend(self, xy: np.ndarray, step: float) -> np.ndarray:
         """Return the (2,) point about ``step`` metres farther along the shortest path."""
 

@@ -297,7 +297,8 @@ class WorkerPool:
                 f"collect.max_faults={self.options.max_faults} allows (the same command goes on "
                 f"from the last checkpoint); the last one: {detail}"
             )
-        episodes = tuple(int(self.buffers["episode"][row]) + 1 for row in rows)
+        begun = self.next_episodes()
+        episodes = tuple(begun[row] for row in rows)
         self._start_worker(rows, episodes)
 
     def next_episodes(self) -> list[int]:

@@ -58,7 +58,9 @@ def test_the_chain_senses_what_the_environment_senses(skill):
     sensors = (f"obj_{start}_place", f"obj_{start}_in_base", "base_scan")
     made = SkillEnv(skill, **STATE, sensors=sensors)
     observation, _ = made.reset(seed=5)
-    policy = SimpleNamespace(observations=dict.fromkeys(sensors), size=10, reset=lambda: None)
+    policy = SimpleNamespace(
+        observations=dict.fromkeys(sensors), size=10, reset=lambda: None, did=print
+    )
     learned = LearnedSkill(Card(skill, None), policy)
     learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)
     seen = observe(learned._view(made.sim, scanned=True), sensors)
@@ -79,7 +81,9 @@ def test_the_chain_senses_how_the_base_moves_as_the_environment_does():
         felt.append(senses["goal_pace"])
         return ahead
 
-    policy = SimpleNamespace(observations={"goal_pace": (2,)}, size=3, reset=lambda: None)
+    policy = SimpleNamespace(
+        observations={"goal_pace": (2,)}, size=3, reset=lambda: None, did=print
+    )
     policy.step = step
     learned = LearnedSkill(Card("navigate", None), policy)
     learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)

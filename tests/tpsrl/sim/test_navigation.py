@@ -242,3 +242,15 @@ def test_scan_agrees_with_clearance():
         if nav.clearance(point) > 0.05:
             nearest = nav.scan(point, angles, 9.0).min()
             assert nearest == pytest.approx(nav.clearance(point), abs=0.02)
+
+
+def test_between_two_nodes_a_robot_still_has_a_distance():
+    """A gap of 2 cm more than the robot is wide holds none of the grid's nodes."""
+    walls = [box((2.0, 0.8), (4.0, 1.715)), box((2.0, 2.335), (4.0, 4.0))]
+    nav = GridNavigation(walls, BOUNDS)
+    here, field = np.array([3.6, 2.025]), nav.distance_field(np.array([[5.0, 2.025]]))
+    assert nav.is_navigable(here) and np.isinf(field.distance(here))
+    assert field.from_within(here) == pytest.approx(1.4, abs=0.1)
+    for x in np.linspace(0.5, 1.5, 5):
+        elsewhere = np.array([x, 1.0])
+        assert field.from_within(elsewhere) == field.distance(elsewhere)
