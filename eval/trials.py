@@ -167,8 +167,7 @@ class PolicyAgent(EnvAgent):
     def __init__(self, env: SkillEnv, policy: NumpyPolicy, sample: bool = False) -> None:
         super().__init__(env)
         self._policy, self._sample = policy, sample
-        layout = env.worlds.task.layout
-        self._restless = Restless(layout.moving, not layout.arm)
+        self._restless = Restless(env.worlds.task.layout.moving)
         self._rng = np.random.default_rng(0)
         self.observation: dict[str, np.ndarray] = {}
 

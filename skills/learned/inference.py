@@ -1,7 +1,7 @@
 """A trained policy in NumPy: processes that step a simulator must not import torch.
 
 It computes what ``ver_trainer.nets`` computes with the same weights, one observation at a time,
-for the networks that a CPU can run: the small CNN, VER's half-width ResNet18 (about 20 ms a
+for the networks that a CPU can run: the small CNN, VER's half-width ResNet18 (12 to 20 ms a
 step) or the MLP, with or without LSTM.
 The products of an observation have one shape and one thread, however many worlds and cores there
 are: its action is the same to the last bit in every command.

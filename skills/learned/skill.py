@@ -42,7 +42,7 @@ class LearnedSkill(Skill):
     def __init__(self, card: Card, policy: NumpyPolicy) -> None:
         self.name = card.skill
         self._policy, self.task = policy, _task_of(card, policy)
-        self._restless = Restless(self.task.layout.moving, not self.task.layout.arm)
+        self._restless = Restless(self.task.layout.moving)
 
     @classmethod
     def load(cls, policy: PolicyFiles) -> LearnedSkill:

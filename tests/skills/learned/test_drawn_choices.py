@@ -102,7 +102,7 @@ def _robot(action):
 def test_who_looks_at_all_of_a_policys_noise_draws_everything():
     asked = []
     policy = SimpleNamespace(reset=lambda: None, step=lambda *words: asked.append(words))
-    layout = SimpleNamespace(moving=np.ones(10, dtype=bool), arm=True)
+    layout = SimpleNamespace(moving=np.ones(10, dtype=bool))
     task = SimpleNamespace(worlds=SimpleNamespace(task=SimpleNamespace(layout=layout)))
     agent = PolicyAgent(task, policy, sample=True)
     agent.reset(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skills.learned.restless import LASTS, LONG, WINDOW, Restless
+from skills.learned.restless import LASTS, WINDOW, Restless
 from skills.tasks.layout import ARM_GRIP_BASE_STOP
 
 MOVING = ARM_GRIP_BASE_STOP.moving
@@ -79,22 +79,3 @@ def test_noise_is_small_enough_to_be_driven_over():
     done = np.concatenate([play(200, seed=seed)[WINDOW:, MOVING] for seed in range(20)])
     assert abs(done.mean()) < 0.03
     assert 0.4 < done.std() < 0.7
-
-
-@pytest.mark.parametrize(
-    ("drives", "side", "pushed"), [(True, 0.3, True), (True, 0.6, False), (False, 0.3, False)]
-)
-def test_a_base_that_goes_to_and_fro_is_pushed_away(drives, side, pushed):
-    restless, done = Restless(MOVING, drives), []
-    for t in range(2 * LONG):
-        base = np.array([side * abs(t % 14 - 7) / 7.0, 0.0, 0.02 * t])  # never at rest
-        done.append(stir(restless, base, 0.01 * base, NOTHING))
-    assert not np.any(done[:LONG])
-    assert np.any(done, axis=1).tolist() == [
-        pushed and LONG <= t < LONG + LASTS for t in range(2 * LONG)
-    ]
-    if pushed:
-        push = np.array(done[LONG : LONG + LASTS])[:, MOVING]
-        free = (np.abs(push) < 1.0).all(axis=0)  # not cut off
-        alike = [np.corrcoef(p[:-1], p[1:])[0, 1] for p in push[:, free].T]
-        assert np.mean(alike) > 0.3, "it goes one way"
