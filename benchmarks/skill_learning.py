@@ -5,7 +5,7 @@ steps=10000000 until=0]`` trains every skill with every scheme from as many seed
 other, and prints what share of the training episodes succeeded on the way, mean and range over
 seeds. The same command goes on where it was broken off. ``until`` stops every run there, with noise
 and discount as far on their way as in a run of ``steps``; a later command with more goes on.
-``DIR/SKILL.png`` has the curves, ``DIR/report.json`` the numbers.
+``DIR/curves.png`` has the curves, ``DIR/report.json`` the numbers.
 
 Both sides have the environment of a teacher (``configs/skills/teacher.yaml``: whole state, teaching
 reward, less what of it grows with mastery, which each process follows by itself; starts are the
@@ -121,23 +121,25 @@ def summary(curves: Sequence[dict[str, np.ndarray]], steps: int) -> list[dict[st
     return rows
 
 
-def draw(skill: str, curves: dict[str, list[dict[str, np.ndarray]]], out: Path) -> None:
-    """Draw the curves of a skill, a line for every seed."""
+def draw(curves: dict[str, dict[str, list[dict[str, np.ndarray]]]], out: Path) -> None:
+    """Draw the curves, a panel for every skill and a line for every seed."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.subplots()
-    for scheme, runs in curves.items():
-        colour = f"C{list(SCHEMES).index(scheme)}"
-        for k, curve in enumerate(runs):
-            axes.plot(
-                curve["step"] / 1e6, 100 * curve["episode/success"], colour,
-                label=SCHEMES[scheme] if k == 0 else None, linewidth=1.0,
-            )  # fmt: skip
-    axes.set(xlabel="million steps", ylabel="training episodes that succeed, %", title=skill)
-    axes.set_ylim(0, 100)
-    axes.legend()
-    save_figure(figure, out / f"{skill}.png")
+    figure = Figure(figsize=(3.6 * len(curves) + 0.6, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for (skill, found), axes in zip(curves.items(), panels, strict=True):
+        for scheme, runs in found.items():
+            colour = f"C{list(SCHEMES).index(scheme)}"
+            for k, curve in enumerate(runs):
+                axes.plot(
+                    curve["step"] / 1e6, 100 * curve["episode/success"], colour,
+                    label=SCHEMES[scheme] if k == 0 else None, linewidth=1.0,
+                )  # fmt: skip
+        axes.set(xlabel="million steps", title=skill, ylim=(0, 100))
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("training episodes that succeed, %")
+    panels[0].legend(fontsize=8)
+    save_figure(figure, out)
 
 
 def main(words: Sequence[str]) -> None:
@@ -162,7 +164,7 @@ def main(words: Sequence[str]) -> None:
             for row in rows
         )
         print(f"  {told}", flush=True)
-        draw(skill, curves[skill], config.out)
+        draw(curves, config.out / "curves.png")
         write_json(config.out / "report.json", report)
     print(json.dumps({"report": str(config.out / "report.json")}))
 

@@ -24,6 +24,7 @@ from skills.envs import env_id
 from tpsrl.files import write_atomically
 from tpsrl.generation.rules import load_scenario
 from tpsrl.provide import make_episodes
+from ver_trainer.files import locked
 
 ROOT = Path(__file__).parents[1]
 EVERY = 50
@@ -137,7 +138,6 @@ def sb3(skill: str, seed: int, steps: int, out: Path) -> None:
     from ver_trainer.machine import cores
 
     torch.set_num_threads(cores())
-    out.mkdir(parents=True, exist_ok=True)
     metrics = out / "metrics.jsonl"
     scenario = load_scenario(row_of(skill).task.scenario)
     episodes = str(make_episodes(scenario, "train", EPISODES, cores()))
@@ -191,7 +191,8 @@ def main(words: list[str]) -> None:
     """Run."""
     skill, scheme, seed, steps, out = words
     if scheme == "sb3":
-        sb3(skill, int(seed), int(steps), Path(out))
+        with locked(Path(out), "a training"):  # ours has a lock of its own
+            sb3(skill, int(seed), int(steps), Path(out))
     else:
         training.run(words_of(skill, int(seed), int(steps), Path(out)))
 

@@ -12,6 +12,8 @@ import pytest
 from benchmarks import skill_learning_run as run
 from skills.training import parse
 from tpsrl.episodes.shipped import shipped_file
+from ver_trainer.errors import StorageError
+from ver_trainer.files import locked
 
 
 def test_both_sides_observe_and_are_paid_the_same(tmp_path):
@@ -79,3 +81,8 @@ def test_batches_of_two_processes_are_one_vector_of_worlds():
         both.close()
         alone.close()
     assert not any(process.is_alive() for process in both.processes)
+
+
+def test_a_second_run_in_a_folder_is_refused(tmp_path):
+    with locked(tmp_path, "a test"), pytest.raises(StorageError, match="in use by a test"):
+        run.main(["pick", "sb3", "1", "1000", str(tmp_path)])
