@@ -33,7 +33,7 @@ from typing import Any
 import psutil
 
 from benchmarks.names import chosen, run_main
-from tpsrl.files import write_json
+from tpsrl.files import lines_of, write_json
 from tpsrl.launch.guard import members
 from ver_trainer.options import option, parse_or_help
 
@@ -122,11 +122,6 @@ def until(done: Callable[[], bool], seconds: float, process: subprocess.Popen[st
             process.kill()
             raise RuntimeError(f"{process.args!r} did not get there (code {process.poll()})")
         time.sleep(0.1)
-
-
-def lines_of(path: Path) -> list[str]:
-    """Return the complete lines of a file that may not exist yet."""
-    return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
 def disturbed(words: Sequence[str], out: Path, half: int, lines: Path | None = None) -> None:

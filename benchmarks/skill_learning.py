@@ -37,7 +37,7 @@ from benchmarks.trainer import ROOT, describe_machine, end_session
 from benchmarks.trainer_setup import python_of
 from eval.curves import read_curve
 from tpsrl.drawing import save_figure
-from tpsrl.files import write_json
+from tpsrl.files import lines_of, write_json
 from ver_trainer.options import option, parse_or_help
 from ver_trainer.reading import read_json
 
@@ -99,8 +99,7 @@ def train(skill: str, scheme: str, seed: int, config: Config, out: Path) -> None
 
 def steps_done(out: Path) -> int:
     """Return the step of a run's last record, 0 if it has none."""
-    metrics = out / "metrics.jsonl"
-    lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
+    lines = lines_of(out / "metrics.jsonl")
     return int(json.loads(lines[-1])["step"]) if lines else 0
 
 

@@ -32,8 +32,8 @@ def serve(pipe: Connection, made: bytes) -> None:
                 pipe.send(env.reset(seed=word)[0])
                 continue
             seen, reward, terminated, truncated, info = env.step(word)
-            last = None if info.get("final_obs") is None else info["final_obs"]
-            pipe.send((seen, reward, terminated, truncated, info["success"], last))
+            last = (info["success"], info.get("final_obs"))
+            pipe.send((seen, reward, terminated, truncated, *last))
     except (EOFError, KeyboardInterrupt, BrokenPipeError):
         pass
     finally:
@@ -61,8 +61,8 @@ class Batches(VecEnv):
             there.close()
             self.pipes.append(here)
             self.processes.append(process)
-        space, action = next(iter([pipe.recv() for pipe in self.pipes]))
-        super().__init__(processes * worlds, space, action)
+        spaces = [pipe.recv() for pipe in self.pipes]
+        super().__init__(processes * worlds, *spaces[0])
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         """World ``i`` begins with ``seed + i`` at the next reset."""

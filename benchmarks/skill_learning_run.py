@@ -21,7 +21,7 @@ from benchmarks.names import run_main
 from skills import training
 from skills.book import row_of
 from skills.envs import env_id
-from tpsrl.files import write_atomically
+from tpsrl.files import lines_of, write_atomically
 from tpsrl.generation.rules import load_scenario
 from tpsrl.provide import make_episodes
 from ver_trainer.files import locked
@@ -91,14 +91,13 @@ def save(model: Any, env: Any, out: Path) -> None:
 
 def forget(metrics: Path, step: int) -> None:
     """Leave out the records of what was done after a checkpoint, and one that was half written."""
-    lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
-    kept = [line for line in lines if json.loads(line)["step"] <= step]
+    kept = [line for line in lines_of(metrics) if json.loads(line)["step"] <= step]
     write_atomically(metrics, "".join(line + "\n" for line in kept).encode())
 
 
 def seconds_of(metrics: Path) -> float:
     """Return the seconds of the last record, 0 if there is none."""
-    lines = metrics.read_text().splitlines() if metrics.exists() else []
+    lines = lines_of(metrics)
     return float(json.loads(lines[-1])["time/seconds"]) if lines else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Whole files, either old or new: what :mod:`ver_trainer.files` has, for bytes and JSON."""
+"""Whole files, old or new: what :mod:`ver_trainer.files` has, for bytes and JSON; whole lines."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def write_json(path: Path, content: Any) -> None:
         StorageError: as there.
     """
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def lines_of(path: Path) -> list[str]:
+    """Return the complete lines of a file that may not exist yet, or is being written."""
+    return path.read_text().split("\n")[:-1] if path.exists() else []

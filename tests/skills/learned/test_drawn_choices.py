@@ -84,7 +84,7 @@ def test_a_chain_and_a_trial_draw_them_in_the_same_steps(env):
     alone = policy.drawn
     begun = alone.index(True)
     assert MOVES + WINDOW - 3 < begun <= MOVES + WINDOW and all(alone[begun : begun + LASTS])
-    assert not all(alone[begun:])
+    assert not all(alone[begun:]) and len(policy.told) == sum(alone), "where it is stirred"
 
     env.sim.restore(snapshot, 0)
     learned = LearnedSkill(Card("place", None), policy)

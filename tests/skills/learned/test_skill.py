@@ -59,7 +59,7 @@ def test_the_chain_senses_what_the_environment_senses(skill):
     made = SkillEnv(skill, **STATE, sensors=sensors)
     observation, _ = made.reset(seed=5)
     policy = SimpleNamespace(
-        observations=dict.fromkeys(sensors), size=10, reset=lambda: None, did=print
+        observations=dict.fromkeys(sensors), size=10, reset=lambda: None, did=lambda action: None
     )
     learned = LearnedSkill(Card(skill, None), policy)
     learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)
@@ -82,7 +82,7 @@ def test_the_chain_senses_how_the_base_moves_as_the_environment_does():
         return ahead
 
     policy = SimpleNamespace(
-        observations={"goal_pace": (2,)}, size=3, reset=lambda: None, did=print
+        observations={"goal_pace": (2,)}, size=3, reset=lambda: None, did=lambda action: None
     )
     policy.step = step
     learned = LearnedSkill(Card("navigate", None), policy)
