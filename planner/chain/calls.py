@@ -30,7 +30,8 @@ class TpsrlOptions:
             or to what lies in a fridge or belongs into it.
             A navigation that is told one point ends anywhere around it, also beside the front, and
             learned Open skills have only seen starts before the front. Navigation's goal is then a
-            drawer's handle, and still the object in a fridge, whose handle is at its side.
+            drawer's handle, and in a fridge, whose handle is at its side, still the object, or the
+            place where it belongs.
         detour: ``replan``: after a failure drive to another place before coming back to the same
             target, from another side, and turn by chance after a navigation that ran out of time.
             A learned policy acts alike from where it has just failed, and navigation to where it
@@ -102,10 +103,13 @@ def plan_step(action: Action, index: int, grounding: Grounding, options: TpsrlOp
     """Return the step for action ``index`` of a plan."""
     call = skill_call(action, grounding)
     target = call.target
-    to_container = options.front_first and call.place == "receptacle"
-    if to_container and grounding.markers[action.args[0]].kind == "cab":
-        # The handle is the drawer's middle; what lies in it may be anywhere behind.
-        call = replace(call, target=None)
+    if options.front_first and call.place == "receptacle":
+        wanted = grounding.roles.get(action.args[-1], ("handle", None))[0]
+        if grounding.markers[action.args[0]].kind == "cab":
+            # The handle is the drawer's middle; what lies in it may be anywhere behind.
+            call = replace(call, target=None)
+        elif wanted == "goal":  # what belongs into the fridge lies elsewhere
+            call = replace(call, place="goal")
     limit = options.navigation_steps if call.skill == "navigate" else options.skill_steps
     return Step(call, str(action), limit, index, target)
 
