@@ -254,3 +254,18 @@ def test_a_door_that_was_left_ajar_is_tried_again():
 
     sim, _, log = run(episode, "replan", half, problem=lambda _: problem)
     assert [call.skill for call, _ in log].count("close_fridge") == 3 and sim.joints[1] == 0.0
+
+
+def test_replan_drives_to_the_fridge_in_which_the_object_belongs_not_to_the_object():
+    fell = []
+
+    def shut(sim):
+        if sim.held == 2 and not fell:
+            fell.append(True)
+            sim.move_joint(FRIDGE, 0.0)
+
+    options = TpsrlOptions(front_first=True)
+    sim, _, log = run(groceries(), "replan", each_step=shut, options=options)
+    assert solved(sim)
+    to_fridge = [c for c, _ in log if c.skill == "navigate" and c.joint and c.place != "front"]
+    assert [(c.target, c.place, c.joint) for c in to_fridge] == [(2, "goal", FRIDGE)]
