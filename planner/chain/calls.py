@@ -104,12 +104,11 @@ def plan_step(action: Action, index: int, grounding: Grounding, options: TpsrlOp
     call = skill_call(action, grounding)
     target = call.target
     if options.front_first and call.place == "receptacle":
-        wanted = grounding.roles.get(action.args[-1], ("handle", None))[0]
         if grounding.markers[action.args[0]].kind == "cab":
             # The handle is the drawer's middle; what lies in it may be anywhere behind.
             call = replace(call, target=None)
-        elif wanted == "goal":  # what belongs into the fridge lies elsewhere
-            call = replace(call, place="goal")
+        elif _entity(action.args[-1], grounding).role == "goal":
+            call = replace(call, place="goal")  # what belongs into the fridge lies elsewhere
     limit = options.navigation_steps if call.skill == "navigate" else options.skill_steps
     return Step(call, str(action), limit, index, target)
 

@@ -113,29 +113,27 @@ def test_a_drop_within_reach_of_the_goal_is_a_drop():
     replanned_after_a_drop(drop)
 
 
-def test_replan_opens_a_fridge_that_fell_shut():
+def shut_while_holding(target):
+    """Return what shuts the fridge once, as soon as a target is in the hand."""
     fell = []
 
     def shut(sim):
-        if sim.held == 0 and not fell:
+        if sim.held == target and not fell:
             fell.append(True)
             sim.move_joint(FRIDGE, 0.0)
 
-    sim, report, _ = run(groceries(), "replan", each_step=shut)
+    return shut
+
+
+def test_replan_opens_a_fridge_that_fell_shut():
+    sim, report, _ = run(groceries(), "replan", each_step=shut_while_holding(0))
     assert solved(sim)
     assert names(report).count("open_fridge") == 1
     assert report.replans >= 1
 
 
 def test_replan_puts_an_object_back_to_open_its_closed_goal():
-    fell = []
-
-    def shut(sim):
-        if sim.held == 2 and not fell:
-            fell.append(True)
-            sim.move_joint(FRIDGE, 0.0)
-
-    sim, report, _ = run(groceries(), "replan", each_step=shut)
+    sim, report, _ = run(groceries(), "replan", each_step=shut_while_holding(2))
     assert solved(sim)
     actions = [r.action for r in report.skills]
     assert "place(obj2_target|2, START_obj2_target|2)" in actions
@@ -257,14 +255,8 @@ def test_a_door_that_was_left_ajar_is_tried_again():
 
 
 def test_replan_drives_to_the_fridge_in_which_the_object_belongs_not_to_the_object():
-    fell = []
-
-    def shut(sim):
-        if sim.held == 2 and not fell:
-            fell.append(True)
-            sim.move_joint(FRIDGE, 0.0)
-
     options = TpsrlOptions(front_first=True)
+    shut = shut_while_holding(2)
     sim, _, log = run(groceries(), "replan", each_step=shut, options=options)
     assert solved(sim)
     to_fridge = [c for c, _ in log if c.skill == "navigate" and c.joint and c.place != "front"]
