@@ -44,6 +44,12 @@ def cache_key(parameters: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def sources_digest(*files: str) -> str:
+    """Return a short hash of source files: what they built before an edit is not used after it."""
+    parts = [hashlib.sha256(Path(file).read_bytes()).digest() for file in files]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
 def cached_furniture(
     parameters: Mapping[str, Any], build: Callable[[], tuple[Furniture, ...]]
 ) -> tuple[Furniture, ...]:

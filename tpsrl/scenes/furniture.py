@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpsrl.scenes import kitchen
+from tpsrl.scenes import boxes, description, kitchen, library
 from tpsrl.scenes.boxes import (
     BLACK,
     CUSHION,
@@ -26,12 +26,11 @@ from tpsrl.scenes.boxes import (
     shown_only,
     surface,
 )
-from tpsrl.scenes.cache import cached_furniture
+from tpsrl.scenes.cache import cached_furniture, sources_digest
 from tpsrl.scenes.description import Furniture
 from tpsrl.scenes.library import library_version, scene_parts
 
-FORMAT = 3
-"""Raise when the way from the library to our shapes changes: older cache files are then unused."""
+_BUILDERS = (boxes, description, kitchen, library)
 
 HEADROOM = 0.35
 """Height of the receptacle boxes above their support, m."""
@@ -168,7 +167,7 @@ def bed() -> Furniture:
 def load_furniture() -> tuple[Furniture, ...]:
     """Return all pieces; those of scene-synthesizer from the cache, or built and then cached."""
     parameters = {
-        "format": FORMAT,
+        "sources": sources_digest(__file__, *(m.__file__ for m in _BUILDERS)),
         "library": library_version(),
         "counter": kitchen.COUNTER,
         "fridge": kitchen.FRIDGE,

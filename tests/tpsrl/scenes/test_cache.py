@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tpsrl.scenes.cache import cache_dir, cached_furniture
+from tpsrl.scenes.cache import cache_dir, cached_furniture, sources_digest
 
 
 def test_a_folder_that_cannot_be_used_costs_a_warning(
@@ -33,3 +33,13 @@ def test_who_has_no_home_has_a_folder_of_his_own(monkeypatch: pytest.MonkeyPatch
     with os.fdopen(read) as told:
         assert told.read() == f"{tempfile.gettempdir()}/tpsrl-54321"
     os.waitpid(child, 0)
+
+
+def test_an_edit_of_what_builds_furniture_is_another_digest(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.py", tmp_path / "two.py"
+    one.write_text("WALL = 0.018\n")
+    two.write_text("TOP = 0.038\n")
+    before = sources_digest(str(one), str(two))
+    assert sources_digest(str(one), str(two)) == before
+    one.write_text("WALL = 0.020\n")
+    assert sources_digest(str(one), str(two)) != before

@@ -324,3 +324,16 @@ def test_a_held_handle_does_not_press_on_the_cup(sim):
     small.run(sim, 2)
     saved = sim._worlds[0].suction
     assert saved._freed_markers == [], "clear of the handle, the cup collides with it again"
+
+
+def test_a_can_on_its_side_rolls_and_comes_to_rest(sim):
+    can, world = 1, sim._worlds[0]
+    sim.set_object(can, np.array([-0.5, -1.5, 0.036]), np.array([np.sqrt(0.5), 0, np.sqrt(0.5), 0]))
+    first = int(world.model.body_dofadr[world.object_bodies[can]])
+    start = sim.state().object_pos[0, can].copy()
+    world.data.qvel[first : first + 6] = 0.0, 0.4, 0.0, 0.0, 0.0, 0.0
+    small.run(sim, 60)
+    rolled = np.linalg.norm(sim.state().object_pos[0, can] - start)
+    assert rolled > 0.1
+    small.run(sim, 60)
+    assert np.linalg.norm(sim.state().object_pos[0, can] - start) - rolled < 0.01

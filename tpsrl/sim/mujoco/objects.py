@@ -50,7 +50,7 @@ def add_object(spec: mujoco.MjSpec, kind: ObjectType, name: str, pos: np.ndarray
             "contype": BIT_OBJECT,
             "conaffinity": BIT_OBJECT | BIT_ROBOT | BIT_CUP,
             "friction": (0.8, 0.02, 0.02) if round_ else (0.8, 0.01, 0.001),
-            "condim": 6 if round_ else 4,
+            "condim": 6 if round_ or shape.kind == "cylinder" else 4,
         }
         if shape.kind == "mesh":
             body.add_geom(type=_MESH, meshname=f"{kind.name}#{k}", **options)
