@@ -16,6 +16,7 @@ from tpsrl.errors import UserError
 from tpsrl.generation.parallel import fingerprint, generate
 from tpsrl.generation.rules import Scenario, load_scenario
 from tpsrl.habitat.scenes import Scenes
+from tpsrl.jobs.processes import all_cores
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.cache import cache_dir
 from tpsrl.scenes.objects import object_types
@@ -121,8 +122,13 @@ def make_episodes(rules: Scenario, split: str, count: int, workers: int = 1) -> 
     return path
 
 
-def find_episodes(scenario: str, split: str) -> Path:
+def find_episodes(scenario: str, split: str, make: int = 0) -> Path:
     """Return the file of a shipped set, or else the largest that was made on this machine.
+
+    Args:
+        scenario: whose.
+        split: whose layouts.
+        make: so many are made where there are none; 0 for none.
 
     Raises:
         UserError: no such scenario, or no episodes. In place of a train set the shipped val set is
@@ -135,6 +141,8 @@ def find_episodes(scenario: str, split: str) -> Path:
     made = _made(rules, split)
     if made:
         return made[-1][1]
+    if make:
+        return make_episodes(rules, split, make, all_cores())
     hint = f"'tpsrl episodes scenario={scenario} split={split}' makes some"
     if split != "train" or rules.file or not substitute.exists():
         raise UserError(f"no {split} episodes of '{scenario}' ship with tpsrl; {hint}.")

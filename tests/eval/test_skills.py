@@ -103,6 +103,15 @@ def test_other_data_of_the_same_name_are_refused(tmp_path, capsys):
     assert "none.json: cannot be read" in capsys.readouterr().err
 
 
+def test_train_is_never_measured_on_val(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("eval.skills._MADE", 2)
+    out = tmp_path / "out"
+    words = ["eval", "skill=navigate", "agent=random", "split=train", f"out={out}"]
+    assert main([*words, "episodes=2", "workers=1", "record=none"]) == 0
+    assert all(row["episode_id"].startswith("train_") for row in lines(out))
+
+
 def test_an_interrupted_measurement_is_not_exported(tmp_path, capsys):
     out = tmp_path / "out"
     words = [*WORDS, "episodes=400", "workers=1", f"out={out}"]

@@ -167,7 +167,7 @@ def bed() -> Furniture:
 def load_furniture() -> tuple[Furniture, ...]:
     """Return all pieces; those of scene-synthesizer from the cache, or built and then cached."""
     parameters = {
-        "sources": sources_digest(__file__, *(m.__file__ for m in _BUILDERS)),
+        "sources": sources_digest(__file__, *(str(m.__file__) for m in _BUILDERS)),
         "library": library_version(),
         "counter": kitchen.COUNTER,
         "fridge": kitchen.FRIDGE,

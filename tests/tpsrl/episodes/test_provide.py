@@ -56,6 +56,11 @@ def test_a_set_of_other_rules_is_not_used(cache: Path) -> None:
         find_episodes("rearrange_easy", "train")
 
 
+def test_what_is_not_there_can_be_made(cache: Path) -> None:
+    path = find_episodes("rearrange_easy", "train", make=1)
+    assert path.parent == cache and load_episodes(path).episodes[0].episode_id.startswith("train")
+
+
 def test_what_neither_ships_nor_was_made() -> None:
     with pytest.raises(UserError, match="'tpsrl episodes scenario=tidy_house split=wide' makes"):
         find_episodes("tidy_house", "wide")
