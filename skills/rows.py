@@ -193,7 +193,7 @@ ROWS = (
             "detour": 1.0,
             "shut": 2.0,
             "fallen": 0.3,
-            "suction_penalty": 0.05,
+            "suction_penalty": 0.02,
         },
         driving=_DRIVE,
         switches={"grip": 0.5},

@@ -61,11 +61,9 @@ def with_surroundings(
     Raises:
         UserError: the engine casts no rays.
     """
-    types = [item.type for item in sim.episode(env_id).objects]
-    if row.target >= 0:
-        row = replace(row, target_size=half_size(types[row.target]))
     if not SENSORS & set(sensors):
         return row
+    types = [item.type for item in sim.episode(env_id).objects]
     near = _nearest(np.asarray(sim.state().object_pos)[env_id, : len(types)], point, row.target)
     halves = np.zeros((NEIGHBOURS, 3))
     for slot, index in enumerate(near):
@@ -73,6 +71,7 @@ def with_surroundings(
     return replace(
         row,
         container=container_of(sim, env_id, point),
+        target_size=half_size(types[row.target]),
         neighbours=np.append(near, np.full(NEIGHBOURS - len(near), -1)).astype(np.int64),
         neighbour_half=halves,
         relief=relief(sim, env_id, point, place[:2]),

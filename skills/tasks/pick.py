@@ -15,10 +15,8 @@ from skills.tasks.starts import Spawn, Start, draw_target, drop, open_around, pu
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import AT_REST
 from tpsrl.geometry.arrays import Array, to_milli
+from tpsrl.robot.fetch import HOLD_THRESHOLD
 from tpsrl.sim.door import Simulator
-
-CUP_REACH = 0.04
-"""A cup, whose rim is 0.024 m wide, touches nothing whose box is farther from its tip, m."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class PickTask(Task[PickProgress]):
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.
         suction_penalty: in a step in which an empty cup sucks where it could not hold the object,
-            :data:`CUP_REACH` and more from its box: there it can only catch what is not wanted.
+            ``HOLD_THRESHOLD`` and more from it: there it can only catch what is not wanted.
         rest_threshold: farthest end effector from its resting position at success, m.
         fallen: in this share of the episodes about an open place the object lies on the floor near
             it, as after a release in the wrong place: for training of a robot that can drive.
@@ -118,7 +116,7 @@ class PickTask(Task[PickProgress]):
             - self.drop_penalty * dropped
         )
         if self.suction_penalty:
-            far = view.cup_gap >= CUP_REACH
+            far = view.object_distance >= HOLD_THRESHOLD
             reward = reward - self.suction_penalty * (view.sucks & far & ~view.holds)
         success = (
             view.holds_target

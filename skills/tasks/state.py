@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from tpsrl.geometry.arrays import Array, from_box, norm, to_base, wrap
+from tpsrl.geometry.arrays import Array, norm, to_base, wrap
 from tpsrl.robot import fetch
 from tpsrl.sim.door import SimState
 
@@ -71,9 +71,9 @@ class Goal:
             of the direction in which the furniture faces, in the world; 1 if it is a cabinet with
             a roof; 1 if it is a drawer.
         goal_place: (n, 4) float64, what will carry it at ``position``, likewise.
-        target_size: (n, 3) float64, half the size of the target, m.
         container: (n,) int64, furniture joint of the drawer or cabinet which the skill reaches
             into; this and what follows only where a sensor shows it.
+        target_size: (n, 3) float64, half the size of the target, m.
         neighbours: (n, ``NEIGHBOURS``) int64, other objects near the point that the skill is about.
         neighbour_half: (n, ``NEIGHBOURS``, 3) float64, half their sizes, m.
         relief: (n, ``RELIEF``) float64, see :func:`skills.tasks.around.relief`.
@@ -94,8 +94,8 @@ class Goal:
     rest: Array
     start_place: Array
     goal_place: Array
-    target_size: Array
     container: Array
+    target_size: Array
     neighbours: Array
     neighbour_half: Array
     relief: Array
@@ -143,8 +143,8 @@ class GoalRow:
     rest: np.ndarray = field(default_factory=lambda: fetch.RESTING_POSITION)
     start_place: np.ndarray = field(default_factory=lambda: np.zeros(4))
     goal_place: np.ndarray = field(default_factory=lambda: np.zeros(4))
-    target_size: np.ndarray = field(default_factory=lambda: np.zeros(3))
     container: int = -1
+    target_size: np.ndarray = field(default_factory=lambda: np.zeros(3))
     neighbours: np.ndarray = field(default_factory=lambda: np.full(NEIGHBOURS, -1))
     neighbour_half: np.ndarray = field(default_factory=lambda: np.zeros((NEIGHBOURS, 3)))
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
@@ -259,13 +259,6 @@ class View:
     def sucks(self) -> Array:
         """(n,) bool: the cup was told to suck in this step."""
         return self.require("told")[:, 0] >= 0
-
-    @_once
-    def cup_gap(self) -> Array:
-        """(n,) how far the tip of the cup is from the box of the target, negative inside, m."""
-        goal, state = self.goal, self.state
-        pose = goal.of(state.object_pos, "target"), goal.of(state.object_quat, "target")
-        return from_box(self.xp, *pose, goal.target_size, state.ee_pos)
 
     @_once
     def afar(self) -> Array:

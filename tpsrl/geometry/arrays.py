@@ -38,22 +38,6 @@ def to_frame(xp: Any, origin: Array, quat: Array, points: Array) -> Array:
     return to_world(xp, xp.concat([quat[:, :1], -quat[:, 1:]], axis=-1), points - origin)
 
 
-def from_box(xp: Any, centre: Array, quat: Array, half: Array, points: Array) -> Array:
-    """Return how far (n, 3) points are from boxes, negative inside, (n,) m.
-
-    Args:
-        xp: array namespace.
-        centre: (n, 3) of the boxes, m.
-        quat: (n, 4) their wxyz orientations.
-        half: (n, 3) half their sizes, m.
-        points: (n, 3) m.
-    """
-    beyond = xp.abs(to_frame(xp, centre, quat, points)) - half
-    outside = norm(xp, xp.where(beyond > 0.0, beyond, 0.0))
-    deepest = xp.max(beyond, axis=-1)
-    return outside + xp.where(deepest < 0.0, deepest, 0.0)
-
-
 def to_world(xp: Any, quat: Array, vectors: Array) -> Array:
     """Express (n, 3) vectors of a frame of (n, 4) wxyz orientation in the world."""
     x, y, z = vectors[:, 0], vectors[:, 1], vectors[:, 2]

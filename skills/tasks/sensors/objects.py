@@ -8,7 +8,7 @@ from skills.tasks.sensors.fine import fine, finely, turned
 from skills.tasks.sensors.registry import sensor
 from skills.tasks.state import BEARINGS, NEIGHBOURS, RELIEF, View
 from skills.tasks.tolerances import RELEASED_AT
-from tpsrl.geometry.arrays import Array, from_box, norm, to_base, to_frame, to_world
+from tpsrl.geometry.arrays import Array, norm, to_base, to_frame, to_world
 
 _SIDES = 8
 """Directions in which :func:`rim` tells how far the surface reaches."""
@@ -170,11 +170,12 @@ def cup_gaps(view: View) -> Array:
     is what the cup would grasp.
     """
     xp, state, goal = view.xp, view.state, view.goal
-    gaps = [view.cup_gap]
+    target = goal.of(state.object_pos, "target"), goal.of(state.object_quat, "target")
+    gaps = [_from_box(view, *target, goal.target_size)]
     for k in range(NEIGHBOURS):
         index = goal.entries["neighbours"][:, k]
         pose = state.object_pos[goal.rows, index], state.object_quat[goal.rows, index]
-        gap = from_box(xp, *pose, goal.neighbour_half[:, k], state.ee_pos)
+        gap = _from_box(view, *pose, goal.neighbour_half[:, k])
         gaps.append(xp.where(goal.neighbours[:, k] >= 0, gap, float("inf")))
     nearest = xp.min(xp.stack(gaps[1:], axis=-1), axis=-1)
     return xp.tanh(xp.stack([gaps[0], nearest], axis=-1) / 0.05)
@@ -214,6 +215,14 @@ def container(view: View) -> Array:
     where = to_base(xp, state.base_pose, link)
     row = xp.concat([goal.of(state.joint_pos, "container")[:, None], where], axis=-1)
     return xp.where(inside, row, 0.0)
+
+
+def _from_box(view: View, centre: Array, quat: Array, half: Array) -> Array:
+    """Return how far the tip of the cup is from (n, 3) boxes, negative inside, (n,) m."""
+    xp = view.xp
+    beyond = xp.abs(to_frame(xp, centre, quat, view.state.ee_pos)) - half
+    outside = norm(xp, xp.where(beyond > 0.0, beyond, 0.0))
+    return outside + xp.min(xp.stack([xp.max(beyond, axis=-1), 0.0 * outside], axis=-1), axis=-1)
 
 
 def _gap(view: View, way: Array) -> Array:
