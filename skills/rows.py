@@ -181,7 +181,6 @@ ROWS = (
             "obj_start_gps_compass",
             "obj_start_place",
             "obj_start_gap",
-            "cup_gaps",
         ),
         fine=("obj_start_fine", "resting_fine"),
         seen=SEEN,

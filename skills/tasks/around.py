@@ -19,10 +19,7 @@ from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator
 
 SENSORS = frozenset(
-    {
-        *("relief", "rim", "container"),
-        *("neighbours", "neighbour_gap", "target_size", "target_box", "cup_gaps"),
-    }
+    {"relief", "rim", "neighbours", "neighbour_gap", "target_size", "target_box", "container"}
 )
 """Names of the observations that are made of it."""
 NEAR = 0.6
@@ -65,15 +62,14 @@ def with_surroundings(
         return row
     types = [item.type for item in sim.episode(env_id).objects]
     near = _nearest(np.asarray(sim.state().object_pos)[env_id, : len(types)], point, row.target)
-    halves = np.zeros((NEIGHBOURS, 3))
-    for slot, index in enumerate(near):
-        halves[slot] = half_size(types[index])
+    sizes = np.zeros(NEIGHBOURS)
+    sizes[: len(near)] = [half_size(types[k]).max() for k in near]
     return replace(
         row,
         container=container_of(sim, env_id, point),
         target_size=half_size(types[row.target]),
         neighbours=np.append(near, np.full(NEIGHBOURS - len(near), -1)).astype(np.int64),
-        neighbour_half=halves,
+        neighbour_size=sizes,
         relief=relief(sim, env_id, point, place[:2]),
         rim=rim(sim, env_id, point) if "rim" in sensors else row.rim,
     )

@@ -75,7 +75,7 @@ class Goal:
             into; this and what follows only where a sensor shows it.
         target_size: (n, 3) float64, half the size of the target, m.
         neighbours: (n, ``NEIGHBOURS``) int64, other objects near the point that the skill is about.
-        neighbour_half: (n, ``NEIGHBOURS``, 3) float64, half their sizes, m.
+        neighbour_size: (n, ``NEIGHBOURS``) float64, the largest half of their sizes, m.
         relief: (n, ``RELIEF``) float64, see :func:`skills.tasks.around.relief`.
         rim: (n, ``BEARINGS``) float64, see :func:`skills.tasks.around.rim`, m.
         door: (n, 5) float64, hinge and free edge on the floor of the open door that the skill
@@ -97,7 +97,7 @@ class Goal:
     container: Array
     target_size: Array
     neighbours: Array
-    neighbour_half: Array
+    neighbour_size: Array
     relief: Array
     rim: Array
     door: Array
@@ -146,7 +146,7 @@ class GoalRow:
     container: int = -1
     target_size: np.ndarray = field(default_factory=lambda: np.zeros(3))
     neighbours: np.ndarray = field(default_factory=lambda: np.full(NEIGHBOURS, -1))
-    neighbour_half: np.ndarray = field(default_factory=lambda: np.zeros((NEIGHBOURS, 3)))
+    neighbour_size: np.ndarray = field(default_factory=lambda: np.zeros(NEIGHBOURS))
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
     rim: np.ndarray = field(default_factory=lambda: np.zeros(BEARINGS))
     door: np.ndarray = field(default_factory=lambda: np.zeros(5))

@@ -138,8 +138,7 @@ def neighbours(view: View) -> Array:
     ahead, left = turned(xp, state.base_pose[:, 2:], gap[..., 0], gap[..., 1])
     known = (goal.neighbours >= 0)[..., None]
     rows = xp.stack([ahead, left, gap[..., 2]], axis=-1)
-    size = xp.max(goal.neighbour_half, axis=-1)
-    rows = xp.concat([xp.where(known, rows, 0.0), size[..., None]], axis=-1)
+    rows = xp.concat([xp.where(known, rows, 0.0), goal.neighbour_size[..., None]], axis=-1)
     return xp.reshape(rows, (rows.shape[0], -1))
 
 
@@ -153,32 +152,13 @@ def neighbour_gap(view: View) -> Array:
     xp, goal = view.xp, view.goal
     pos = view.state.object_pos[goal.rows[:, None], goal.entries["neighbours"]]
     ways = pos - view.state.ee_pos[:, None]
-    beyond = xp.sqrt(xp.sum(ways * ways, axis=-1)) - xp.max(goal.neighbour_half, axis=-1)
+    beyond = xp.sqrt(xp.sum(ways * ways, axis=-1)) - goal.neighbour_size
     beyond = xp.where(goal.neighbours >= 0, beyond, float("inf"))
     nearest = xp.argmin(beyond, axis=1)
     left = beyond[goal.rows, nearest]
     known = left < float("inf")
     way = xp.where(known[:, None], ways[goal.rows, nearest], 0.0)
     return xp.concat([finely(view, way), xp.tanh(left / 0.05)[:, None]], axis=-1)
-
-
-@sensor(2)
-def cup_gaps(view: View) -> Array:
-    """How far the tip of the cup is from the box of the target, and from that of any neighbour.
-
-    tanh of both over 0.05 m, negative inside; 1 where there is no neighbour. Whichever is smaller
-    is what the cup would grasp.
-    """
-    xp, state, goal = view.xp, view.state, view.goal
-    target = goal.of(state.object_pos, "target"), goal.of(state.object_quat, "target")
-    gaps = [_from_box(view, *target, goal.target_size)]
-    for k in range(NEIGHBOURS):
-        index = goal.entries["neighbours"][:, k]
-        pose = state.object_pos[goal.rows, index], state.object_quat[goal.rows, index]
-        gap = _from_box(view, *pose, goal.neighbour_half[:, k])
-        gaps.append(xp.where(goal.neighbours[:, k] >= 0, gap, float("inf")))
-    nearest = xp.min(xp.stack(gaps[1:], axis=-1), axis=-1)
-    return xp.tanh(xp.stack([gaps[0], nearest], axis=-1) / 0.05)
 
 
 @sensor(RELIEF)
@@ -215,14 +195,6 @@ def container(view: View) -> Array:
     where = to_base(xp, state.base_pose, link)
     row = xp.concat([goal.of(state.joint_pos, "container")[:, None], where], axis=-1)
     return xp.where(inside, row, 0.0)
-
-
-def _from_box(view: View, centre: Array, quat: Array, half: Array) -> Array:
-    """Return how far the tip of the cup is from (n, 3) boxes, negative inside, (n,) m."""
-    xp = view.xp
-    beyond = xp.abs(to_frame(xp, centre, quat, view.state.ee_pos)) - half
-    outside = norm(xp, xp.where(beyond > 0.0, beyond, 0.0))
-    return outside + xp.min(xp.stack([xp.max(beyond, axis=-1), 0.0 * outside], axis=-1), axis=-1)
 
 
 def _gap(view: View, way: Array) -> Array:

@@ -22,7 +22,6 @@ from skills.learned.cards import TEACHERS, Card
 from skills.learned.skill import LearnedSkill
 from skills.tasks.around import HIGH, LOW, half_size
 from skills.tasks.sensors import observe
-from skills.tasks.sensors.objects import cup_gaps
 from skills.tasks.state import CAUSES, NEIGHBOURS
 from tests.skills.envs.states import goals, state, view
 from tests.skills.envs.test_environments import shipped
@@ -86,33 +85,6 @@ def test_the_nearest_neighbour_is_seen_finely(pick):
         wanted = np.tanh([*nearest / 0.1, beyond.min() / 0.05])
         np.testing.assert_allclose(seen["neighbour_gap"], wanted, atol=1e-5)
     assert alone < 8
-
-
-@pytest.mark.parametrize(
-    ("tip", "own", "other"),
-    [
-        ([0.05, 0.0, 0.5], 0.02, None),
-        ([0.0, 0.0, 0.55], -0.01, None),
-        ([0.06, 0.07, 0.5], 0.05, None),  # beside an edge: 0.03 and 0.04
-        ([1.0 + 0.12 * np.sqrt(0.5), 0.12 * np.sqrt(0.5), 0.5], None, 0.02),
-        ([1.0 - 0.03 * np.sqrt(0.5), 0.03 * np.sqrt(0.5), 0.5], None, 0.01),
-    ],
-)
-def test_the_cup_knows_how_far_it_is_from_the_boxes(tip, own, other):
-    """Beside a face, inside, beside an edge; from the two faces of a neighbour turned by 45 deg."""
-    poses = {
-        "object_pos": [[0.0, 0.0, 0.5], [1.0, 0.0, 0.5], [2.0, 0.0, 0.0]],
-        "object_quat": [[1, 0, 0, 0], [np.cos(np.pi / 8), 0, 0, np.sin(np.pi / 8)], [1, 0, 0, 0]],
-    }
-    half = np.zeros((NEIGHBOURS, 3))
-    half[0] = 0.1, 0.02, 0.05
-    near = np.array([1] + [-1] * (NEIGHBOURS - 1))
-    sizes = {"target_size": np.array([0.03, 0.03, 0.06]), "neighbour_half": half}
-    seen = cup_gaps(view(state(ee_pos=tip, **poses), goals(neighbours=near, **sizes)))[0]
-    for found, wanted in zip(seen, (own, other), strict=True):
-        assert wanted is None or np.arctanh(found) * 0.05 == pytest.approx(wanted, abs=1e-9)
-    alone = cup_gaps(view(state(ee_pos=tip, **poses), goals(**sizes)))[0]
-    assert alone[0] == seen[0] and alone[1] == 1.0
 
 
 def test_a_teacher_feels_motors_base_and_time(pick):
