@@ -23,7 +23,7 @@ from tpsrl.errors import UserError
 from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options, named_data
 from tpsrl.jobs.processes import all_cores
 from tpsrl.launch.config import LAUNCH, LaunchConfig
-from tpsrl.provide import find_episodes
+from tpsrl.provide import TRAIN_EPISODES, find_episodes
 from ver_trainer.options import option, to_dict
 
 HELP = """tpsrl eval skill=pick ...: run a policy in its skill's own environment.
@@ -32,8 +32,6 @@ Writes episodes.jsonl, summary.json, report.html and the states of failed episod
 same command again runs what is missing."""
 
 _LEARNED = ("tpsrl", "teacher")
-_MADE = 500
-"""Episodes of a split that does not ship, as many as a training makes."""
 _FREE = ("out", "workers", "attempts", "timeout", "episodes", "gpu", "habitat", "launch", "record")
 """Keys that decide no result."""
 
@@ -122,7 +120,7 @@ def _fingerprint(config: SkillEvalConfig) -> str:
         digest.update("".join(fingerprint(episode) for episode in scenes.read()[1]).encode())
     elif config.handoff is None:
         # Where no train set was made yet, val in its place would measure what train says.
-        digest.update(_bytes(config.data or find_episodes(scenario, config.split, _MADE)))
+        digest.update(_bytes(config.data or find_episodes(scenario, config.split, TRAIN_EPISODES)))
     return digest.hexdigest()[:16]
 
 

@@ -20,7 +20,7 @@ from tpsrl.generation.rules import load_scenario
 from tpsrl.jobs.processes import all_cores
 from tpsrl.launch.config import LAUNCH, LaunchConfig
 from tpsrl.provenance import git_commit, machine, now, versions
-from tpsrl.provide import make_episodes
+from tpsrl.provide import TRAIN_EPISODES, make_episodes
 from tpsrl.rooms import CONFIGS
 from ver_trainer.config import TrainConfig, validate
 from ver_trainer.machine import settle_threads
@@ -44,7 +44,9 @@ class SkillTraining:
         "whose labels the policy learns from: a run folder, weights, a folder of several skills' or"
         " shipped",
     )
-    train_episodes: int = option(500, "episodes to make where none are given, once", min=1)
+    train_episodes: int = option(
+        TRAIN_EPISODES, "episodes to make where none are given, once", min=1
+    )
     also_wide: bool = option(False, "as many again in apartments that are drawn at random")
     chain_starts: int = option(
         0,

@@ -21,6 +21,9 @@ from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.cache import cache_dir
 from tpsrl.scenes.objects import object_types
 
+TRAIN_EPISODES = 500
+"""So many of a split that does not ship are made where none are named."""
+
 
 def load_scenario_episodes(
     scenario: str,

@@ -105,7 +105,7 @@ def test_other_data_of_the_same_name_are_refused(tmp_path, capsys):
 
 def test_train_is_never_measured_on_val(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("eval.skills._MADE", 2)
+    monkeypatch.setattr("eval.skills.TRAIN_EPISODES", 2)
     out = tmp_path / "out"
     words = ["eval", "skill=navigate", "agent=random", "split=train", f"out={out}"]
     assert main([*words, "episodes=2", "workers=1", "record=none"]) == 0

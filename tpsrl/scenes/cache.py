@@ -46,8 +46,10 @@ def cache_key(parameters: Mapping[str, Any]) -> str:
 
 def sources_digest(*files: str) -> str:
     """Return a short hash of source files: what they built before an edit is not used after it."""
-    parts = [hashlib.sha256(Path(file).read_bytes()).digest() for file in files]
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(Path(file).read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def cached_furniture(

@@ -169,10 +169,5 @@ def load_furniture() -> tuple[Furniture, ...]:
     parameters = {
         "sources": sources_digest(__file__, *(str(m.__file__) for m in _BUILDERS)),
         "library": library_version(),
-        "counter": kitchen.COUNTER,
-        "fridge": kitchen.FRIDGE,
-        "tables": TABLES,
-        "shelves": SHELVES,
-        "headroom": HEADROOM,
     }
     return (*cached_furniture(parameters, _library_pieces), chair(), sofa(), bed())
