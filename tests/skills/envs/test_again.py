@@ -23,7 +23,7 @@ def played(starts: FailedStarts, rounds: int, wins) -> dict[int, int]:
         seed = starts.draw(0, 10_000 + k)
         counts[seed] = counts.get(seed, 0) + 1
         assert starts.fresh[0] == (counts[seed] == 1)
-        starts.note([0], [wins(seed, counts[seed])])
+        starts.note(0, wins(seed, counts[seed]))
     return counts
 
 
@@ -52,7 +52,8 @@ def test_the_same_starts_come_again_after_a_break():
     for k in range(40):
         for env_id in (0, 1):
             starts.draw(env_id, 2 * k + env_id)
-        starts.note([0, 1], [k % 3 == 0, False])
+        starts.note(0, k % 3 == 0)
+        starts.note(1, False)
     other.set_state(starts.get_state())
     assert [starts.draw(0, k) for k in range(90, 130)] == [other.draw(0, k) for k in range(90, 130)]
 
