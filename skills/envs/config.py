@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from skills.book import Contract, Stop, make_task, placed, row_of, sensor_sets
+from skills.envs.starts import Starts
 from skills.envs.worlds import SkillWorlds
 from skills.row import Actions
 from skills.tasks.base import Task
@@ -200,7 +201,7 @@ class EnvConfig:
                 num_envs=num_envs,
                 pool=object_pool([*episodes, *(s.episode for s in starts)], types),
             )
-        return SkillWorlds(
+        begins = Starts(
             task,
             sim,
             episodes,
@@ -208,6 +209,11 @@ class EnvConfig:
             starts=starts,
             handoff_fraction=fraction,
             places=self._places(skill),
+        )
+        return SkillWorlds(
+            task,
+            sim,
+            begins,
             again=self._again(skill),
             colour=self.colour,
             coarse_depth=self.coarse_depth,

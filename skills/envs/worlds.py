@@ -13,45 +13,21 @@ from array_api_compat import array_namespace, device
 from skills.envs.again import FailedStarts
 from skills.envs.distances import distance_source
 from skills.envs.plain import plain, whole
-from skills.interface import SkillCall
-from skills.tasks.base import NOWHERE, Progress, Task
+from skills.envs.starts import Origin, Starts
+from skills.tasks.base import Progress, Task
 from skills.tasks.course import with_way
-from skills.tasks.handoff import HandoffStart, apply_start, capture_start, is_sound
+from skills.tasks.handoff import HandoffStart, capture_start, is_sound
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
 from skills.tasks.seen import SeenWays, sees_way
 from skills.tasks.sensors import COLOUR, DEPTH, observe
-from skills.tasks.starts import NoStartError, Spawn
 from skills.tasks.state import CAUSE, GoalRow, Outcome, View, goal_columns, goals_like, set_row
-from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array, host, merge_rows
 from tpsrl.sim.door import ACTION_GRIP, Simulator
 
-_TRIES = 20
-_PLACE_TRIES = 300
-"""Starts drawn until one is about a wanted kind of place."""
-_KIND_TRIES = 40
-"""The same where kinds have shares; then any of them will do."""
 _MASTERY = 200
 """Episodes over which it is averaged how many succeed."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """Where an episode comes from: enough to repeat it with ``options={"seed": ...}``.
-
-    Attributes:
-        episode_id: of the file.
-        layout: of the furniture.
-        seed: of everything random in the start state.
-        call: what a plan would have called, ``None`` for PointNav, Flee and Explore.
-    """
-
-    episode_id: str
-    layout: str
-    seed: int
-    call: SkillCall | None = None
 
 
 class SkillWorlds:
@@ -60,48 +36,31 @@ class SkillWorlds:
     Args:
         task: the skill's contract.
         sim: the simulator.
-        episodes: drawn uniformly.
-        spawn: see :data:`skills.tasks.starts.Spawn`.
-        starts: hand-off starts of this skill.
-        handoff_fraction: probability that an episode begins at one of ``starts``.
-        places: kind of place (``skills.tasks.places.KINDS``) that Pick and Place are about -> how
-            often it is drawn beside the others; whatever an episode holds if empty. Several that
-            are alike often are taken as they come.
+        starts: where episodes begin.
         again: share of the episodes whose start has failed before, see
             :class:`skills.envs.again.FailedStarts`.
         colour: pixels of the square colour pictures, for tasks that have any.
         coarse_depth: depth as uint8, 255 = 10 m.
 
     Attributes:
+        origins: where the episode of each world comes from.
         mastery: share of the last episodes that succeeded, of starts that had not come before.
 
     Raises:
-        UserError: there is nothing to start from, or the task needs an unknown distance.
+        UserError: the task needs an unknown distance.
     """
 
     def __init__(
         self,
         task: Task,
         sim: Simulator,
-        episodes: Sequence[Episode],
+        starts: Starts,
         *,
-        spawn: Spawn = "hab",
-        starts: Sequence[HandoffStart] = (),
-        handoff_fraction: float = 0.0,
-        places: Mapping[str, float] | None = None,
         again: float = 0.0,
         colour: int = 64,
         coarse_depth: bool = False,
     ) -> None:
-        if not episodes and (not starts or handoff_fraction < 1.0):
-            raise UserError(f"the skill '{task.name}' has no episodes to start from.")
-        self.task, self.sim = task, sim
-        # Replaced once, so that an engine sees the same episodes again and again.
-        self.episodes = [dataclasses.replace(episode, start=NOWHERE) for episode in episodes]
-        self.starts, self.handoff_fraction = list(starts), handoff_fraction
-        self.spawn: Spawn = spawn
-        self.places = dict(places or {})
-        self._kinds: dict[int, str] = {}
+        self.task, self.sim, self.starts = task, sim, starts
         self._failed = FailedStarts(again, sim.num_envs)
         self._colour, self._coarse_depth = colour, coarse_depth
         self._cameras = {name: COLOUR[name] for name in task.sensors if name in COLOUR}
@@ -133,9 +92,10 @@ class SkillWorlds:
             choose = self._failed.take if exact else self._failed.draw
             drawn = choose(env_id, int(seed))
             if isinstance(drawn, HandoffStart):
-                self.origins[env_id], self._rows[env_id] = self._put(env_id, int(seed), drawn)
+                begun = self.starts.put(env_id, int(seed), drawn)
             else:
-                self._rows[env_id] = self._start_one(env_id, drawn)
+                begun = self.starts.draw(env_id, drawn)
+            self.origins[env_id], self._rows[env_id] = begun
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
         state = self.sim.state()
@@ -158,9 +118,9 @@ class SkillWorlds:
         self._told = xp.where(mask[:, None], 0.0, told)
         self._look()
         assert self.view is not None
-        begun = self.task.begin(self.view)
-        begun = dataclasses.replace(begun, mastery=begun.mastery + self.mastery)
-        self.progress = begun if self.progress is None else merge_rows(self.progress, begun, mask)
+        fresh = self.task.begin(self.view)
+        fresh = dataclasses.replace(fresh, mastery=fresh.mastery + self.mastery)
+        self.progress = fresh if self.progress is None else merge_rows(self.progress, fresh, mask)
 
     def step(self, actions: Array) -> Outcome:
         """Carry out (n, ``task.layout.size``) actions in [-1, 1] and judge what follows."""
@@ -297,70 +257,6 @@ class SkillWorlds:
         seen = None if self._seen is None else self._seen.read(host(state.base_pose))
         self.view = View(state, goal, far.geodesic, xp, scan, far.course, *past, seen)
 
-    def _start_one(self, env_id: int, seed: int) -> GoalRow:
-        rng = np.random.default_rng([seed, 0])
-        chained = bool(self.starts) and rng.random() < self.handoff_fraction
-        wanted = () if chained and len(set(self.places.values())) > 1 else self._wanted(rng)
-        reason, tries = "", _PLACE_TRIES if wanted else _TRIES
-        for attempt in range(tries):
-            if wanted and attempt == _KIND_TRIES:
-                wanted = tuple(self.places)  # these episodes may hold no place of a kind
-            try:
-                if chained:
-                    origin, goal = self._draw_handoff(env_id, seed, rng)
-                else:
-                    origin, goal = self._draw(env_id, seed, rng, wanted)
-            except NoStartError as error:
-                reason = str(error)
-                continue
-            kind = kind_of(self.task.carrier(goal))
-            if wanted and kind not in wanted:
-                reason = _elsewhere(self.task.name, kind)
-                continue
-            self.origins[env_id] = origin
-            return goal
-        raise UserError(
-            f"the skill '{self.task.name}' found no start state in {tries} episodes;"
-            f" the last one: {reason}; use other episodes."
-        )
-
-    def _wanted(self, rng: np.random.Generator) -> tuple[str, ...]:
-        """Return the kinds of places of which one will do, all if there are none."""
-        shares = np.array([*self.places.values()])
-        if len(set(shares)) < 2:
-            return tuple(self.places)
-        return (str(rng.choice([*self.places], p=shares / shares.sum())),)
-
-    def _draw(
-        self, env_id: int, seed: int, rng: np.random.Generator, wanted: Sequence[str]
-    ) -> tuple[Origin, GoalRow]:
-        """Draw an episode and a start state; raises NoStartError."""
-        index = int(rng.integers(len(self.episodes)))
-        episode, drawn = self.episodes[index], int(rng.integers(2**31))
-        known = self._kinds.get(index)
-        if wanted and known is not None and known not in wanted:  # as if it had been started
-            raise NoStartError(_elsewhere(self.task.name, known))
-        try:
-            begun = self.task.draw_start(self.sim, env_id, episode, drawn, self.spawn)
-        except NoStartError as error:
-            raise NoStartError(f"{error} (episode '{episode.episode_id}')") from None
-        if len(episode.targets) == 1:
-            self._kinds[index] = kind_of(self.task.carrier(begun.goal))
-        return Origin(episode.episode_id, episode.layout, seed, begun.call), begun.goal
-
-    def _draw_handoff(
-        self, env_id: int, seed: int, rng: np.random.Generator
-    ) -> tuple[Origin, GoalRow]:
-        """Draw a state in which the chain called this skill."""
-        start = self.starts[int(rng.integers(len(self.starts)))]
-        return self._put(env_id, seed, start)
-
-    def _put(self, env_id: int, seed: int, start: HandoffStart) -> tuple[Origin, GoalRow]:
-        """Begin in a given state."""
-        apply_start(self.sim, env_id, start, seed)
-        origin = Origin(start.episode.episode_id, start.episode.layout, seed, start.call)
-        return origin, self.task.goal_for(self.sim, env_id, start.call)
-
 
 class CarriesMastery:
     """An environment whose rewards depend on how much is mastered.
@@ -390,10 +286,6 @@ def follow(share: float, success: np.ndarray) -> float:
         return share
     won = float(success.mean())
     return won + (share - won) * (1.0 - 1.0 / _MASTERY) ** success.size
-
-
-def _elsewhere(skill: str, kind: str) -> str:
-    return f"what '{skill}' is about lies in a place of kind '{kind}'"
 
 
 def check_options(options: Mapping[str, Any] | None, known: Sequence[str]) -> Mapping[str, Any]:

@@ -96,7 +96,7 @@ def test_the_same_episode_in_both_processes(skill):
 def test_a_scripted_skill_in_imported_scenes_across_processes(scenes):
     config = {"depth": None, "split": "val", "sim": SERVED, "path": scenes}
     with contextlib.closing(SkillEnv("pick", **config)) as env:
-        assert len(env.worlds.episodes) == 2
+        assert len(env.worlds.starts.episodes) == 2
         agent = scripted_agent(env)
         env.reset(seed=1)
         agent.reset(1)
@@ -110,7 +110,7 @@ def test_a_scripted_skill_in_imported_scenes_across_processes(scenes):
 def test_handles_of_imported_scenes_are_found(scenes):
     with contextlib.closing(SkillEnv("open_cab", depth=None, split="val", path=scenes)) as env:
         observation, _ = env.reset(seed=0)
-        assert env.worlds.episodes[0].scenario == "in_drawer"
+        assert env.worlds.starts.episodes[0].scenario == "in_drawer"
         assert np.linalg.norm(observation["marker_rel_pos"]) < 2.0
 
 

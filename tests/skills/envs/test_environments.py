@@ -235,7 +235,7 @@ def test_scan_shows_what_stops_the_base():
 def test_episodes_of_several_files_are_drawn():
     files = [shipped("prepare_groceries"), shipped("set_table")]
     env = make("pick", depth=None, episodes=files).unwrapped
-    scenarios = {len(env.worlds.episodes)}
+    scenarios = {len(env.worlds.starts.episodes)}
     assert scenarios == {len(load_shipped("prepare_groceries").episodes) * 2}
     env.close()
     with pytest.raises(UserError, match="single one"):

@@ -135,7 +135,7 @@ def test_environment_begins_at_handoff_starts(tmp_path):
         sim.set_base([[0.3, -0.2, 0.0]])
         write_starts(other, [capture_start(sim, 0, SkillCall("pick", target=0))])
         both = SkillEnv("pick", simulator=sim, depth=None, start="handoff", handoff=[path, other])
-        assert len(both.worlds.starts) == 4
+        assert len(both.worlds.starts.starts) == 4
         with pytest.raises(UserError, match="no start state of the skill 'place'"):
             SkillEnv("place", simulator=sim, depth=None, start="handoff", handoff=path)
 

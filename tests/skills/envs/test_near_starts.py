@@ -20,7 +20,7 @@ def test_every_episode_has_a_start_within_reach(skill, monkeypatch):
     config = EnvConfig(depth=None, split="val", actions="restricted")
     worlds = config.worlds(skill, 1, None)
     far = []
-    for index, episode in enumerate(worlds.episodes[:24]):
+    for index, episode in enumerate(worlds.starts.episodes[:24]):
         try:
             start = worlds.task.draw_start(worlds.sim, 0, episode, index, "near")
         except NoStartError as error:

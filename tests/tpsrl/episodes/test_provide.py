@@ -43,7 +43,7 @@ def test_a_train_set_is_made_once_and_then_used(cache: Path) -> None:
         warnings.simplefilter("error")
         assert find_episodes("rearrange_easy", "train") == first
     env = gymnasium.make(skills.envs.env_id("pick"), depth=None).unwrapped
-    assert [e.episode_id for e in env.worlds.episodes] == [
+    assert [e.episode_id for e in env.worlds.starts.episodes] == [
         e.episode_id for e in load_episodes(first).episodes
     ]
     env.close()
