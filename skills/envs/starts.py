@@ -98,7 +98,7 @@ class Starts:
             try:
                 if chained:
                     start = self.starts[int(rng.integers(len(self.starts)))]
-                    origin, goal = self.put(env_id, seed, start)
+                    origin, goal = self._put(env_id, seed, start)
                 else:
                     origin, goal = self._draw(env_id, seed, rng, wanted)
             except NoStartError as error:
@@ -114,14 +114,8 @@ class Starts:
             f" the last one: {reason}; use other episodes."
         )
 
-    def put(self, env_id: int, seed: int, start: HandoffStart) -> tuple[Origin, GoalRow]:
-        """Put a world into a given state.
-
-        Args:
-            env_id: which world.
-            seed: of everything random in the engine.
-            start: the state, and the skill that begins there.
-        """
+    def _put(self, env_id: int, seed: int, start: HandoffStart) -> tuple[Origin, GoalRow]:
+        """Put a world into a state in which the chain called this skill."""
         apply_start(self._sim, env_id, start, seed)
         origin = Origin(start.episode.episode_id, start.episode.layout, seed, start.call)
         return origin, self._task.goal_for(self._sim, env_id, start.call)

@@ -16,12 +16,11 @@ from skills.envs.plain import plain, whole
 from skills.envs.starts import Origin, Starts
 from skills.tasks.base import Progress, Task
 from skills.tasks.course import with_way
-from skills.tasks.handoff import HandoffStart, capture_start, is_sound
 from skills.tasks.places import kind_of
 from skills.tasks.scan import scan_for
 from skills.tasks.seen import SeenWays, sees_way
 from skills.tasks.sensors import COLOUR, DEPTH, observe
-from skills.tasks.state import CAUSE, GoalRow, Outcome, View, goal_columns, goals_like, set_row
+from skills.tasks.state import GoalRow, Outcome, View, goal_columns, goals_like, set_row
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array, host, merge_rows
 from tpsrl.sim.door import ACTION_GRIP, Simulator
@@ -75,7 +74,6 @@ class SkillWorlds:
         self._before: Array | None = None
         self._steps: Array | None = None
         self._told: Array | None = None
-        self._holding = np.full(sim.num_envs, -1)
 
     def start(self, env_ids: Sequence[int], seeds: Sequence[int], exact: bool = False) -> None:
         """Begin episodes in some worlds, each decided by its seed, or by one that failed before.
@@ -91,16 +89,11 @@ class SkillWorlds:
         for env_id, seed in zip(env_ids, seeds, strict=True):
             choose = self._failed.take if exact else self._failed.draw
             drawn = choose(env_id, int(seed))
-            if isinstance(drawn, HandoffStart):
-                begun = self.starts.put(env_id, int(seed), drawn)
-            else:
-                begun = self.starts.draw(env_id, drawn)
-            self.origins[env_id], self._rows[env_id] = begun
+            self.origins[env_id], self._rows[env_id] = self.starts.draw(env_id, drawn)
             set_row(self._goals, env_id, self._rows[env_id])
             self._distances.begin(self.sim, env_id, self._rows[env_id])
         state = self.sim.state()
         like = state.base_pose
-        self._holding[list(env_ids)] = host(state.held_object)[list(env_ids)]
         if self._seen is not None:
             for env_id in env_ids:
                 point = self.task.told(self._rows[env_id])
@@ -139,23 +132,10 @@ class SkillWorlds:
     def _follow(self, outcome: Outcome) -> None:
         ended = host(outcome.terminated | outcome.truncated)
         if ended.any():
-            success, late = host(outcome.success), host(outcome.cause) == CAUSE["time"]
-            for i in np.flatnonzero(ended).tolist():
-                stuck = self._stuck(i) if late[i] and not success[i] else None
-                self._failed.note(i, bool(success[i]), stuck)
+            success, rows = host(outcome.success), np.flatnonzero(ended)
+            self._failed.note(rows.tolist(), success[rows].tolist())
             # What comes again has failed: of a share of it nobody could tell what is mastered.
             self.mastery = follow(self.mastery, success[ended & self._failed.fresh])
-
-    def _stuck(self, env_id: int) -> HandoffStart | None:
-        """Return the present state as a start of what was under way, if it can be one."""
-        call, state = self.origins[env_id].call, self.sim.state()
-        begun, held = int(self._holding[env_id]), int(host(state.held_object)[env_id])
-        if not self._failed.share or call is None or held != begun:
-            return None
-        if int(host(state.held_marker)[env_id]) >= 0:
-            return None
-        start = capture_start(self.sim, env_id, call)
-        return start if is_sound(start) else None
 
     def observe(self) -> dict[str, Array]:
         """Return the observations of all worlds, (n, ...) float32; colour and coarse depth uint8.
@@ -194,7 +174,6 @@ class SkillWorlds:
             "before": plain(self._before),
             "steps": plain(self._steps),
             "told": plain(self._told),
-            "holding": self._holding.copy(),
             "failed": self._failed.get_state(),
             "seen": None if self._seen is None else self._seen.get_state(),
         }
@@ -217,7 +196,6 @@ class SkillWorlds:
             self._distances.begin(self.sim, env_id, self._rows[env_id])
         self.mastery, self._before = float(state["mastery"]), whole(state["before"])
         self._steps, self._told = whole(state["steps"]), whole(state["told"])
-        self._holding = np.array(state["holding"])
         self._failed.set_state(state["failed"])
         if self._seen is not None:
             self._seen.set_state(state["seen"])

@@ -23,7 +23,7 @@ def played(starts: FailedStarts, rounds: int, wins) -> dict[int, int]:
         seed = starts.draw(0, 10_000 + k)
         counts[seed] = counts.get(seed, 0) + 1
         assert starts.fresh[0] == (counts[seed] == 1)
-        starts.note(0, wins(seed, counts[seed]))
+        starts.note([0], [wins(seed, counts[seed])])
     return counts
 
 
@@ -52,8 +52,7 @@ def test_the_same_starts_come_again_after_a_break():
     for k in range(40):
         for env_id in (0, 1):
             starts.draw(env_id, 2 * k + env_id)
-        starts.note(0, k % 3 == 0)
-        starts.note(1, False)
+        starts.note([0, 1], [k % 3 == 0, False])
     other.set_state(starts.get_state())
     assert [starts.draw(0, k) for k in range(90, 130)] == [other.draw(0, k) for k in range(90, 130)]
 
@@ -102,50 +101,3 @@ def test_how_often_is_the_skill_s_own():
     assert shares == {"navigate": 0.0, "place": BOOK["place"].again} and shares["place"] > 0
     with pytest.raises(UserError, match="again=often is 'auto' or a share"):
         EnvConfig(again="often", **made).worlds("place", 1, None)
-
-
-def test_where_the_time_was_up_begins_an_episode_of_its_own():
-    made = {"depth": None, "episodes": shipped("rearrange_easy"), "options": {"horizon": 3}}
-    with contextlib.closing(BatchSkillEnv("pick", 2, again=0.9, **made)) as env:
-        env.reset(seed=3)
-        ends: list[np.ndarray] = []
-        followed = 0
-        for step in range(90):
-            before = np.asarray(env.worlds.view.state.base_pose).copy()
-            if step == 44:
-                state = env.get_state()
-                env.set_state(state)
-                assert env.get_state()["worlds"]["failed"] == state["worlds"]["failed"]
-            action = np.zeros((2, 10))
-            action[:, 8:] = 0.5, 0.3  # drives on
-            env.step(action)
-            after = np.asarray(env.worlds.view.state.base_pose)
-            if step % 3 == 2:
-                followed += sum(
-                    any(np.allclose(after[i], end, atol=0.05) for end in ends) for i in range(2)
-                )
-                ends += list(before)
-        assert followed > 10
-        assert all(origin.call.skill == "pick" for origin in env.worlds.origins)
-
-
-def test_who_holds_what_it_began_without_is_no_start_of_it():
-    made = {"depth": None, "episodes": shipped("rearrange_easy"), "options": {"horizon": 1}}
-    with contextlib.closing(SkillEnv("pick", again=0.5, **made)) as env:
-        env.reset(seed=1)
-        worlds, target = env.worlds, env.sim.episode(0).targets[0].object_index
-        assert worlds._stuck(0) is not None
-        env.sim.snap_object(target, 0)
-        assert worlds._stuck(0) is None
-
-
-def test_a_state_that_goes_on_failing_is_let_go():
-    starts, state = FailedStarts(0.9, 1), object()
-    begun = starts.draw(0, 1)
-    starts.note(0, False, state)  # type: ignore[arg-type]
-    tries = 0
-    for seed in range(2, 400):
-        begun = starts.draw(0, seed)
-        tries += begun is state
-        starts.note(0, begun is not state)
-    assert tries == MOST_FAILURES
