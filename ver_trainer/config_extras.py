@@ -13,6 +13,9 @@ class DistillConfig:
     """Learning from a teacher that labels every step which the policy collects."""
 
     teacher: str = option("", "policy that labels: run folder, checkpoint or weights file")
+    others: list[str] = option(
+        [], "further ones, all without memory: whose critic promises most labels"
+    )
     coef: list[float] = option(
         [1.0], "weight of its loss along the training, e.g. [1, 0] falls to 0 at the end", min=0
     )

@@ -164,11 +164,19 @@ def _without_folders(config: dict[str, Any]) -> None:
             env_args[key] = Path(given).name
         elif isinstance(given, list):
             env_args[key] = [Path(str(file)).name for file in given]
-    for part, key in ((config, "pretrained"), (config.get("distill", {}), "teacher")):
-        given = Path(str(part.get(key) or ""))
-        if given.is_absolute():
-            inside = given.is_relative_to(_PROJECT)
-            part[key] = str(given.relative_to(_PROJECT)) if inside else given.name
+    distill = config.get("distill", {})
+    for part, key in ((config, "pretrained"), (distill, "teacher")):
+        if part.get(key):
+            part[key] = _name(str(part[key]))
+    if "others" in distill:
+        distill["others"] = [_name(str(path)) for path in distill["others"]]
+
+
+def _name(path: str) -> str:
+    given = Path(path)
+    if not given.is_absolute():
+        return path
+    return str(given.relative_to(_PROJECT)) if given.is_relative_to(_PROJECT) else given.name
 
 
 def _with_result(result: Path, card: Card, source: Path) -> Card:

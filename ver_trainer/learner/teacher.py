@@ -14,6 +14,7 @@ from ver_trainer.config import DistillConfig, PPOConfig
 from ver_trainer.envs.spaces import ActionSpec, EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import load_policy
+from ver_trainer.learner.committee import Committee
 from ver_trainer.learner.extras import ExtraLoss, along
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.policy import Pass, Policy
@@ -43,7 +44,7 @@ class Teacher:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: Policy | Committee,
         num_envs: int,
         schedule: Callable[[float, int], float],
         name: str,
@@ -134,12 +135,13 @@ def make_anchor(policy: Policy, config: PPOConfig, num_envs: int) -> Teacher:
 def make_teacher(
     student: Policy, config: DistillConfig, num_envs: int, device: torch.device
 ) -> Teacher:
-    """The policy that ``distill.teacher`` names.
+    """The policy that ``distill.teacher`` names, or several of which one speaks at a time.
 
     Raises:
         ConfigError: it reads or does other things than this environment has.
     """
-    policy = load_policy(config.teacher, str(device))
+    found = [load_policy(path, str(device)) for path in (config.teacher, *config.others)]
+    policy = Committee(found) if config.others else found[0]
     _check_fit(policy, student, config)
     return Teacher(
         policy, num_envs, lambda progress, _: along(config.coef, progress), "distill", config.loss,
@@ -155,7 +157,7 @@ def _bounds(action: ActionSpec, device: torch.device) -> Tensor | None:
     return torch.from_numpy(np.where(finite, 1.0, np.inf).astype(np.float32)).to(device)
 
 
-def _check_fit(teacher: Policy, student: Policy, config: DistillConfig) -> None:
+def _check_fit(teacher: Policy | Committee, student: Policy, config: DistillConfig) -> None:
     spec: EnvSpec = student.spec
     who = f"distill.teacher={config.teacher}"
     for name, array in teacher.acting_spec.observations.items():
