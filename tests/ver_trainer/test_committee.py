@@ -9,13 +9,15 @@ import torch
 
 from tests.ver_trainer.envs import make
 from tests.ver_trainer.test_distill import FACTORY, STUDENT
+from tests.ver_trainer.test_finetuning import BOX
 from tests.ver_trainer.test_runner import assert_same, config, stop_after, weights
 from ver_trainer import evaluate, load_policy, train
-from ver_trainer.config import NetConfig
+from ver_trainer.config import DistillConfig, NetConfig
 from ver_trainer.envs.slot import probe
 from ver_trainer.errors import ConfigError
 from ver_trainer.export import save_policy
 from ver_trainer.learner.committee import EVERY, MARGIN, Committee, speakers
+from ver_trainer.learner.teacher import make_teacher
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.policy import Policy, make_policy
 from ver_trainer.runner import Runner
@@ -115,3 +117,14 @@ def test_teachers_with_a_memory_are_refused():
 def test_others_need_somebody_first(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"distill\.teacher=PATH"):
         config(tmp_path, **{"distill.others": ["a"]})
+
+
+def test_whose_observation_is_missing_is_said_of_all(tmp_path: Path):
+    paths = []
+    for k in range(2):
+        paths.append(str(tmp_path / f"{k}.safetensors"))
+        save_policy(pushing(1.0), Path(paths[-1]))
+    student = make_policy(BOX, NetConfig(mlp=[]))
+    choice = DistillConfig(teacher=paths[0], others=paths[1:])
+    with pytest.raises(ConfigError, match=r"one of distill\.teacher and distill\.others="):
+        make_teacher(student, choice, 2, torch.device("cpu"))

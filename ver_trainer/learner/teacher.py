@@ -160,6 +160,8 @@ def _bounds(action: ActionSpec, device: torch.device) -> Tensor | None:
 def _check_fit(teacher: Policy | Committee, student: Policy, config: DistillConfig) -> None:
     spec: EnvSpec = student.spec
     who = f"distill.teacher={config.teacher}"
+    if config.others:
+        who = f"one of distill.teacher and distill.others={config.others}"
     for name, array in teacher.acting_spec.observations.items():
         if spec.observations.get(name) != array:
             raise ConfigError(
