@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.ver_trainer.envs import make
-from tests.ver_trainer.test_distill import FACTORY, STUDENT
+from tests.ver_trainer.test_distill import FACTORY, STUDENT, assert_resumes
 from tests.ver_trainer.test_finetuning import BOX
-from tests.ver_trainer.test_runner import assert_same, config, stop_after, weights
+from tests.ver_trainer.test_runner import config
 from ver_trainer import evaluate, load_policy, train
 from ver_trainer.config import DistillConfig, NetConfig
 from ver_trainer.envs.slot import probe
@@ -20,7 +20,6 @@ from ver_trainer.learner.committee import EVERY, MARGIN, Committee, speakers
 from ver_trainer.learner.teacher import make_teacher
 from ver_trainer.nets.core import Packing
 from ver_trainer.nets.policy import Policy, make_policy
-from ver_trainer.runner import Runner
 
 ALONE = {**STUDENT, "net.critic_mlp": [], "net.separate_critic": False, "net.core": "none",
           "net.actor_obs": [], "ppo.epochs": 8}  # fmt: skip
@@ -35,6 +34,14 @@ def pushing(side: float) -> Policy:
         policy.critic.weight.zero_()
         policy.critic.bias[:] = side
     return policy
+
+
+def saved(folder: Path, *sides: float) -> list[str]:
+    """Files of such policies."""
+    paths = [str(folder / f"{k}.safetensors") for k in range(len(sides))]
+    for path, side in zip(paths, sides, strict=True):
+        save_policy(pushing(side), path)
+    return paths
 
 
 def test_the_one_that_promises_most_begins_and_is_taken_over_from_late_and_for_a_reason():
@@ -82,10 +89,7 @@ def test_its_rows_are_those_of_who_speaks():
 
 
 def test_a_student_follows_the_one_that_promises_most(tmp_path: Path):
-    paths = []
-    for name, side in (("bad", -1.0), ("good", 1.0)):
-        paths.append(str(tmp_path / f"{name}.safetensors"))
-        save_policy(pushing(side), Path(paths[-1]))
+    paths = saved(tmp_path, -1.0, 1.0)
     values = {**ALONE, "distill.teacher": paths[0], "distill.others": paths[1:],
               "total_steps": 12_000}  # fmt: skip
     assert train(config(tmp_path / "run", **values), make).finished
@@ -95,17 +99,9 @@ def test_a_student_follows_the_one_that_promises_most(tmp_path: Path):
 
 
 def test_learning_from_several_resumes_bit_for_bit(tmp_path: Path):
-    paths = [str(tmp_path / f"{k}.safetensors") for k in range(2)]
-    for k, path in enumerate(paths):
-        save_policy(pushing(2.0 * k - 1.0), Path(path))
-    values = {**ALONE, "distill.teacher": paths[0], "distill.others": paths[1:],
-              "total_steps": 1280, "log.checkpoint_interval": 1}  # fmt: skip
-    train(config(tmp_path / "whole", **values), make)
-    runner = Runner(config(tmp_path / "part", **values), make)
-    stop_after(runner, 3)
-    assert not runner.run().finished
-    train(config(tmp_path / "part", **values), make)
-    assert_same(weights(tmp_path / "part", 5), weights(tmp_path / "whole", 5))
+    paths = saved(tmp_path, -1.0, 1.0)
+    values = {**ALONE, "distill.teacher": paths[0], "distill.others": paths[1:]}
+    assert_resumes(tmp_path, values)
 
 
 def test_teachers_with_a_memory_are_refused():
@@ -120,10 +116,7 @@ def test_others_need_somebody_first(tmp_path: Path):
 
 
 def test_whose_observation_is_missing_is_said_of_all(tmp_path: Path):
-    paths = []
-    for k in range(2):
-        paths.append(str(tmp_path / f"{k}.safetensors"))
-        save_policy(pushing(1.0), Path(paths[-1]))
+    paths = saved(tmp_path, 1.0, 1.0)
     student = make_policy(BOX, NetConfig(mlp=[]))
     choice = DistillConfig(teacher=paths[0], others=paths[1:])
     with pytest.raises(ConfigError, match=r"one of distill\.teacher and distill\.others="):
