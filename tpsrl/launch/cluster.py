@@ -50,7 +50,9 @@ def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
 
 
 def _refusal(address: str | None, error: Exception) -> str:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # A client gets the server's traceback under a heading of one line.
+    reason = lines[-1 if lines[0].endswith("from server:") else 0].rstrip(".")
     if address is None:
         return f"a Ray cluster cannot start here ({reason}); see to that, or leave launch=ray out"
     return (

@@ -26,18 +26,36 @@ from tpsrl.launch.pools import open_pool
 pytest.importorskip("ray")
 
 
-@pytest.fixture(scope="module")
-def cluster():
+@contextlib.contextmanager
+def head_node(seconds: int):
+    """A cluster of one node, that gives up a client's server if it takes longer to start."""
     from ray.cluster_utils import Cluster
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = {"num_cpus": 1, "ray_client_server_port": port}
-    cluster = Cluster(initialize_head=True, head_node_args=words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S", str(seconds))
+        cluster = Cluster(initialize_head=True, head_node_args=words)
     cluster.client = f"ray://127.0.0.1:{port}"
-    yield cluster
-    cluster.shutdown()
+    try:
+        wait_until(lambda: listens(port), 60.0)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with head_node(seconds=200) as cluster:  # beside other tests the usual 30 s are too few
+        yield cluster
 
 
 def records(out: Path) -> list[dict]:
@@ -220,3 +238,11 @@ def test_a_cluster_that_wants_a_token_or_cannot_start_is_one_sentence(
     assert first.startswith(f"launch.address={cluster.address}: no Ray cluster answers (")
     assert "token" in first
     assert second.startswith("a Ray cluster cannot start here (") and "Not a directory" in second
+
+
+def test_a_server_that_does_not_start_for_a_client_says_why() -> None:
+    """Ray hands on a traceback under a heading; what is wrong stands in its last line."""
+    with head_node(seconds=0) as cluster:
+        launch = LaunchConfig(engine="ray", address=cluster.client)
+        with pytest.raises(UserError, match=r"no Ray cluster answers \(.*ray_client_server"):
+            open_pool(launch, counting).__enter__()
