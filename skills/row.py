@@ -87,6 +87,8 @@ class SkillRow:
             has learned nothing grasps and stops in a step.
         again: share of a training's episodes that begin at a start that has failed before
             (``again="auto"``).
+        teachers: how many learn it from seeds of their own before one learns from all of them
+            (``config=merged``); 1 for one alone.
         placed: it takes from or sets down in a place, whose kind (``skills.tasks.places.KINDS``)
             training may choose (``places=``) and results name.
     """
@@ -107,6 +109,7 @@ class SkillRow:
     teaching: Mapping[str, Any] = field(default_factory=dict)
     driving: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, float] = field(default_factory=dict)
+    teachers: int = 1
 
     @property
     def uses_arm(self) -> bool:

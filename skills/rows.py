@@ -198,6 +198,7 @@ ROWS = (
         switches={"grip": 0.5},
         plan={"pick": ask_target},
         parity={"horizon": 300, "force_penalty": 1e-4, "frozen_start": True, **_LIMITS},
+        teachers=4,
         placed=True,
     ),
     SkillRow(

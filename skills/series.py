@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skills import training
-from skills.book import chained
+from skills.book import chained, row_of
 from tpsrl.errors import UserError, nearest
 from tpsrl.files import write_json
 from ver_trainer.reading import MIB, read_json
 from ver_trainer.runner import TrainResult
 
 WORD = "skills="
+TEACHERS = "teachers="
+MOST = 16
+"""Teachers of a skill."""
 
 
 def wanted(words: Sequence[str]) -> tuple[str, ...]:
@@ -43,7 +46,9 @@ def run(skills: Sequence[str], words: Sequence[str]) -> TrainResult | None:
     """Train skills one after the other; the same words again go on where a run was broken off.
 
     With ``config=`` into ``OUT/SKILL``. Without, every skill's teacher into ``OUT/teachers/SKILL``
-    first (unless ``teacher=`` names others'), and then the student that learns from it.
+    first (unless ``teacher=`` names others'), and then the student that learns from it. A skill of
+    several teachers (``teachers=``, or as its row says) has them in ``OUT/teachers/SKILL_1`` and so
+    on, of one seed after the other, and there the one that learns from them.
 
     Args:
         skills: which.
@@ -82,7 +87,8 @@ def run(skills: Sequence[str], words: Sequence[str]) -> TrainResult | None:
 def _jobs(skills: Sequence[str], words: Sequence[str]) -> list[_Job]:
     outs = [word.removeprefix("out=") for word in words if word.startswith("out=")]
     folder = Path(outs[-1] if outs else "runs/skills")
-    rest = [word for word in words if not word.startswith(("out=", WORD))]
+    rest = [word for word in words if not word.startswith(("out=", WORD, TEACHERS))]
+    count = _count(words)
 
     def job(skill: str, place: Path, *own: str) -> _Job:
         return place, [f"skill={skill}", *own, *rest, f"out={place}"]
@@ -91,8 +97,43 @@ def _jobs(skills: Sequence[str], words: Sequence[str]) -> list[_Job]:
         return [job(skill, folder / skill) for skill in skills]
     if any(word.startswith("teacher=") for word in words):
         return [job(skill, folder / skill, "config=student") for skill in skills]
-    teachers = {skill: folder / "teachers" / skill for skill in skills}
-    return [
-        *(job(skill, teachers[skill], "config=teacher") for skill in skills),
-        *(job(s, folder / s, "config=student", f"teacher={teachers[s]}") for s in skills),
-    ]
+    jobs: list[_Job] = []
+    for skill in skills:
+        teacher = folder / "teachers" / skill
+        of_each = count or row_of(skill).teachers
+        if of_each == 1:
+            jobs.append(job(skill, teacher, "config=teacher"))
+            continue
+        # Their own seeds come last: seed= of the command line is that of all the other runs.
+        members = [teacher.with_name(f"{skill}_{k}") for k in range(1, of_each + 1)]
+        for k, member in enumerate(members, 1):
+            place, said = job(skill, member, "config=teacher")
+            jobs.append((place, [*said, f"seed={_seed(words) + k - 1}"]))
+        listed = f"distill.others=[{','.join(map(str, members[1:]))}]"
+        jobs.append(job(skill, teacher, "config=merged", f"teacher={members[0]}", listed))
+    students = (
+        job(s, folder / s, "config=student", f"teacher={folder / 'teachers' / s}") for s in skills
+    )
+    return [*jobs, *students]
+
+
+def _count(words: Sequence[str]) -> int | None:
+    """Return what ``teachers=`` says.
+
+    Raises:
+        UserError: it is no number, or there are words beside it by which no teacher is made.
+    """
+    said = [word.removeprefix(TEACHERS) for word in words if word.startswith(TEACHERS)]
+    if not said:
+        return None
+    if any(word.startswith(("config=", "teacher=")) for word in words):
+        raise UserError("teachers= is of teachers made on the way; leave config= and teacher= out.")
+    if not said[-1].isdecimal() or not 1 <= int(said[-1]) <= MOST:
+        raise UserError(f"teachers={said[-1]}: give how many each skill has, 1 to {MOST}.")
+    return int(said[-1])
+
+
+def _seed(words: Sequence[str]) -> int:
+    """Return ``seed=`` of the command line, as far as it is a number: the trainer reads it, too."""
+    said = [word.removeprefix("seed=") for word in words if word.startswith("seed=")]
+    return int(said[-1]) if said and said[-1].isdecimal() else 1
