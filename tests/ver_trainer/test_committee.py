@@ -121,3 +121,21 @@ def test_whose_observation_is_missing_is_said_of_all(tmp_path: Path):
     choice = DistillConfig(teacher=paths[0], others=paths[1:])
     with pytest.raises(ConfigError, match=r"one of distill\.teacher and distill\.others="):
         make_teacher(student, choice, 2, torch.device("cpu"))
+
+
+def test_a_reward_in_another_unit_changes_no_hands():
+    """Ten times the reward is ten times the deviation of returns, and the same who speaks."""
+    torch.manual_seed(0)
+    obs = {k: torch.randn(40, *v.shape) for k, v in BOX.observations.items()}
+    packing = Packing(torch.ones(40, dtype=torch.int64), torch.zeros(1, 2))
+    members = [make_policy(BOX, NetConfig(mlp=[8], normalize_returns=True)) for _ in range(3)]
+    for member in members:
+        torch.nn.init.normal_(member.critic.weight, std=0.3)
+    found = []
+    for scale in (0.2, 2.0):
+        for member in members:
+            assert member.critic_returns is not None
+            member.critic_returns.var.fill_(scale**2)
+        distribution, _ = Committee(members).actor_pass(obs, packing)
+        found.append(distribution.flat())
+    assert torch.equal(*found)

@@ -15,8 +15,9 @@ from ver_trainer.nets.policy import Policy
 
 EVERY = 10
 """Steps of an environment after which another member may take over."""
-MARGIN = 0.3
-"""By how much it has to promise more, in the unit of returns: hands that change cost something."""
+MARGIN = 0.1
+"""By how much it has to promise more, in the first one's unit of returns
+(``Policy.return_scale``): hands that change cost something."""
 
 
 class Committee(nn.Module):
@@ -68,7 +69,10 @@ class Committee(nn.Module):
             )
             found.append(distribution)
             values.append(value)
-        speaks, last = speakers(torch.stack(values), packing.batch_sizes, packing.state)
+        first = self.members[0]
+        assert isinstance(first, Policy)
+        promised = torch.stack(values) / first.return_scale
+        speaks, last = speakers(promised, packing.batch_sizes, packing.state)
         return _rows_of(found, speaks), last
 
 
@@ -76,7 +80,7 @@ def speakers(values: Tensor, batch_sizes: Tensor, state: Tensor) -> tuple[Tensor
     """Return who speaks in each row, and the states after each sequence.
 
     Args:
-        values: ``[members, n]`` what each promises, rows in packed order.
+        values: ``[members, n]`` what each promises in one unit, rows in packed order.
         batch_sizes: see :class:`ver_trainer.nets.core.Packing`.
         state: ``[sequences, 2]`` before the first rows.
 
