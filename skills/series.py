@@ -62,7 +62,7 @@ def run(skills: Sequence[str], words: Sequence[str]) -> TrainResult | None:
     """
     jobs = _jobs(skills, words)
     for _, said in jobs:  # a mistake is said before hours have passed
-        keys, _ = training.parse(said, ahead=True)
+        keys, _ = training.parse(said, ahead={folder for folder, _ in jobs})
         if keys.launch.engine != "local":
             raise UserError(
                 f"skills= trains one skill after the other here; launch={keys.launch.engine} takes"

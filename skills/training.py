@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ class TrainKeys(TrainConfig, SkillTraining):
         return TrainConfig(**{key.name: getattr(self, key.name) for key in fields(TrainConfig)})
 
 
-def parse(words: Sequence[str], ahead: bool = False) -> tuple[TrainKeys, TrainConfig]:
+def parse(words: Sequence[str], ahead: Collection[Path] = ()) -> tuple[TrainKeys, TrainConfig]:
     """Read ``config=`` (files or shipped names) and the words.
 
     Without ``config=`` a skill is learned by the recipe of those that ship, ``student``, if a
@@ -76,7 +76,7 @@ def parse(words: Sequence[str], ahead: bool = False) -> tuple[TrainKeys, TrainCo
 
     Args:
         words: of the command line.
-        ahead: a teacher need not be there yet.
+        ahead: run folders of teachers that need not be there yet.
 
     Raises:
         UserError: unknown key, file or skill, or a value that cannot be used.
@@ -130,14 +130,14 @@ def _default(skill: str) -> str:
     return "student" if skill in BOOK and weights_path(TEACHERS, skill).exists() else "laptop"
 
 
-def _follow(config: TrainConfig, teacher: str, skill: str | None, ahead: bool) -> None:
+def _follow(config: TrainConfig, teacher: str, skill: str | None, ahead: Collection[Path]) -> None:
     """Learn from the labels of a skill's teacher."""
     if skill is None:
         raise UserError("teacher= is of skills; name one with skill=, or give distill.teacher=.")
     if config.distill.teacher:
         raise UserError("teacher= and distill.teacher= say the same; give one of them.")
     folder = TEACHERS if teacher == "shipped" else Path(teacher)
-    if ahead and not folder.exists():
+    if folder in ahead:
         config.distill.teacher = teacher
         return
     actions = config.env_args.get("actions", "full")

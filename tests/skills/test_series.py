@@ -73,6 +73,22 @@ def test_teachers_that_cannot_be_made_are_refused(words, sentence, tmp_path: Pat
     assert not any(tmp_path.iterdir())
 
 
+def test_a_run_that_was_killed_before_its_first_checkpoint_goes_on(tmp_path: Path) -> None:
+    words = ["skills=[open_fridge]", *SMALL, f"out={tmp_path}"]
+    begun = tmp_path / "teachers" / "open_fridge"
+    begun.mkdir(parents=True)
+    (begun / "origin.json").write_text("{}")
+    assert main(["train", *words]) == 0
+    assert (tmp_path / "open_fridge" / "done.json").exists()
+
+
+def test_a_teacher_that_is_not_there_is_said_before_hours_have_passed(tmp_path: Path) -> None:
+    gone, out = tmp_path / "gone", tmp_path / "out"
+    with pytest.raises(UserError, match=f"{gone}: no such"):
+        series.run(("open_cab", "open_fridge"), [f"teacher={gone}", *SMALL, f"out={out}"])
+    assert not out.exists()
+
+
 def test_teachers_of_one_skill_are_asked_for_by_skills(tmp_path: Path, capsys) -> None:
     assert main(["train", "skill=open_fridge", "teachers=2", *SMALL, f"out={tmp_path}"]) == 2
     assert "teachers" in capsys.readouterr().err
