@@ -50,9 +50,8 @@ class SkillTraining:
     also_wide: bool = option(False, "as many again in apartments that are drawn at random")
     chain_starts: int = option(
         0,
-        "episodes of each scenario whose chain is run, once (with also_wide as many again in drawn"
-        " apartments): env_args.handoff_fraction of the training's episodes begin where it called"
-        " the skill",
+        "episodes of each scenario whose chain is run, once: env_args.handoff_fraction of the"
+        " training's episodes begin where it called the skill",
         min=0,
     )
     chain_agent: str = option("scripted", "who acts in that chain", choices=tuple(AGENTS))
@@ -215,8 +214,7 @@ def _starts(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:
     given = env_args.get("handoff") is not None or env_args.get("path") is not None
     if not keys.chain_starts or keys.skill not in chained() or given:
         return {}  # the starts are of our own apartments
-    splits = LEARNED_SPLITS if keys.also_wide else LEARNED_SPLITS[:1]
-    files = chain_starts(keys.chain_starts, keys.chain_agent, all_cores(), splits)
+    files = chain_starts(keys.chain_starts, keys.chain_agent, all_cores())
     if not any(start.call.skill == keys.skill for file in files for start in read_starts(file)):
         return {}  # no plan of these scenarios calls it
     return {"start": "handoff", "handoff": [str(file) for file in files]}

@@ -24,7 +24,7 @@ def test_a_chain_gives_start_states_once(agent, calls, tmp_path, monkeypatch, ca
     file = _starts_of("set_table", 1, agent, 1, tmp_path)
     called = {start.call.skill for start in read_starts(file)}
     assert calls <= called
-    assert f"running train chains of set_table by agent={agent}" in capfd.readouterr().err
+    assert f"running the chain of set_table by agent={agent}" in capfd.readouterr().err
     assert _starts_of("set_table", 1, agent, 1, tmp_path) == file
     assert not capfd.readouterr().err
     env = SkillEnv("open_cab", depth=None, split="val", start="handoff", handoff=str(file))
