@@ -22,6 +22,7 @@ HELP = """Trains a policy with VER. The same command again continues the run in 
   tpsrl train skill=pick config=teacher out=runs/teacher_pick
   tpsrl train skill=pick teacher=runs/teacher_pick out=runs/pick
   tpsrl train skills=all out=runs/skills                        every teacher, then every student
+  tpsrl train skills=[place] teachers=3 out=runs/skills         three, one of all three, its student
   tpsrl train env=CartPole-v1 scheme=ver total_steps=200000 out=runs/cartpole
   tpsrl train config=laptop env=package.module:Name-v0 out=runs/mine
   tpsrl train launch=slurm launch.nodes=2 launch.ranks=8 launch.gpus=8 config=paper ...
