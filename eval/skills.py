@@ -14,6 +14,7 @@ from eval.runner import measure, report_errors
 from eval.trials import SkillStudy, TrialJob
 from planner.chain.catalog import agent_kind
 from skills.book import BOOK, row_of
+from skills.envs.starts import beginnings
 from skills.learned.cards import SHIPPED, PolicyFiles, digest
 from skills.learned.find import find_policy, trained_in
 from skills.learned.inference import NumpyPolicy, read_weights
@@ -216,6 +217,13 @@ def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
         f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}, median peak force"
         f" {summary['median_force_max']:.0f} N; ends: {causes}"
     )
+    if config.handoff is not None:
+        found, left_out = beginnings([config.handoff], config.skill)
+        if left_out:
+            print(
+                f"  {left_out} of its {len(found) + left_out} starts of {config.skill} are left"
+                " out: the hand is empty or holds another object"
+            )
     parts = [("", summary["places"]), ("way ", summary["ways"])]
     rows = [(f"{word}{name}", rate) for word, found in parts for name, rate in found.items()]
     for name, rate in rows:

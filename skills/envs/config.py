@@ -12,11 +12,11 @@ import numpy as np
 from gymnasium import spaces
 
 from skills.book import Contract, Stop, make_task, placed, row_of, sensor_sets
-from skills.envs.starts import Starts
+from skills.envs.starts import Starts, beginnings
 from skills.envs.worlds import SkillWorlds
 from skills.row import Actions
 from skills.tasks.base import Task
-from skills.tasks.handoff import HandoffStart, read_starts
+from skills.tasks.handoff import HandoffStart
 from skills.tasks.places import BALANCED, KINDS, SHARES
 from skills.tasks.seen import PIXELS, sees_way
 from skills.tasks.sensors import COLOUR, DEPTH, PICTURES, SENSORS
@@ -280,9 +280,11 @@ class EnvConfig:
         if self.handoff is None:
             raise UserError("start='handoff' needs handoff=FILE, a file of start states.")
         files = [self.handoff] if isinstance(self.handoff, str | Path) else [*self.handoff]
-        starts = [s for file in files for s in read_starts(file) if s.call.skill == skill]
+        starts, left_out = beginnings(files, skill)
         if not starts:
-            raise UserError(f"{', '.join(map(str, files))}: no start state of the skill '{skill}'.")
+            where = " at which its object is in the hand" if left_out else ""
+            names = ", ".join(map(str, files))
+            raise UserError(f"{names}: no start state of the skill '{skill}'{where}.")
         return starts, float(self.handoff_fraction)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from skills.interface import SkillCall
 from skills.tasks.base import NOWHERE, Task
-from skills.tasks.handoff import HandoffStart, apply_start
+from skills.tasks.handoff import HandoffStart, apply_start, read_starts
 from skills.tasks.places import kind_of
 from skills.tasks.starts import NoStartError, Spawn
 from skills.tasks.state import GoalRow
@@ -147,3 +148,29 @@ class Starts:
 
 def _elsewhere(skill: str, kind: str) -> str:
     return f"what '{skill}' is about lies in a place of kind '{kind}'"
+
+
+def beginnings(files: Iterable[str | Path], skill: str) -> tuple[list[HandoffStart], int]:
+    """Return the starts of a skill, and how many more there are at which it could not succeed.
+
+    Where ``executor=hab`` goes on with what Pick has taken, Place is called while the hand is empty
+    or holds another object: no start of Place, whose condition in the plan is to hold its own, but
+    a failure of Pick.
+
+    Args:
+        files: as ``tpsrl handoff`` writes them.
+        skill: of :data:`skills.book.BOOK`.
+
+    Raises:
+        UserError: a file is missing, damaged or of another format.
+    """
+    called = [s for file in files for s in read_starts(file) if s.call.skill == skill]
+    found = [start for start in called if _holds_its_own(start)]
+    return found, len(called) - len(found)
+
+
+def _holds_its_own(start: HandoffStart) -> bool:
+    target = start.call.target
+    if start.call.skill != "place" or target is None:
+        return True
+    return start.held_object == start.episode.targets[target].object_index

@@ -13,6 +13,9 @@ from typing import Any
 from tpsrl.errors import UserError
 from tpsrl.launch.config import LaunchConfig, need
 
+_SERVERS = 2
+"""So many servers of its own may die before a client gives up."""
+
 
 @contextmanager
 def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
@@ -38,7 +41,7 @@ def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
         options |= {"address": launch.address}
     try:
         _knock(launch.address or "")
-        context = ray.init(**options)
+        context = _init(ray, options)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise UserError(_refusal(launch.address, error)) from None
     # A client (ray://) is told of no session.
@@ -47,6 +50,23 @@ def connected(launch: LaunchConfig, cpus: int) -> Iterator[Any]:
             yield ray
         finally:
             ray.shutdown()
+
+
+def _init(ray: Any, options: dict[str, Any]) -> Any:
+    """Connect. A client gets a server of its own, which may die as it starts: it gets another.
+
+    Returns:
+        What ``ray.init`` does.
+
+    Raises:
+        OSError, ValueError, RuntimeError, RayError: as ``ray.init`` does.
+    """
+    for attempt in range(_SERVERS):
+        try:
+            return ray.init(**options)
+        except ConnectionAbortedError:
+            if attempt == _SERVERS - 1:
+                raise
 
 
 def _refusal(address: str | None, error: Exception) -> str:

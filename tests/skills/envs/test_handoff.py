@@ -10,6 +10,7 @@ import pytest
 from eval.arrivals import arrivals, summary_lines
 from skills.book import BOOK
 from skills.envs.single import SkillEnv
+from skills.envs.starts import beginnings
 from skills.interface import SkillCall
 from skills.tasks.handoff import (
     StartRecorder,
@@ -286,3 +287,28 @@ def test_what_is_tried_again_and_again_is_kept_so_often():
             for call in (again, again, other, again):
                 recorder.note(sim, 0, call)
             assert [start.call.target for start in recorder.starts] == kept
+
+
+def test_place_begins_with_its_own_object_only(tmp_path):
+    """An empty hand, or one that holds another object, is what Pick did."""
+    call, file = SkillCall("place", target=0), tmp_path / "starts.npz"
+    with simulator() as sim:
+        sim.reset([episode()], [0])
+        own = sim.episode().targets[0].object_index
+        empty = capture_start(sim, 0, call)
+        sim.snap_object(own)
+        right = capture_start(sim, 0, call)
+    other = dataclasses.replace(right, held_object=next(k for k in range(3) if k != own))
+    write_starts(file, [empty, right, other, dataclasses.replace(empty, call=_pick())])
+    found, left_out = beginnings([file], "place")
+    assert len(found) == 1 and left_out == 2
+    read = found[0].episode
+    assert found[0].held_object == read.targets[0].object_index >= 0
+    assert beginnings([file], "pick")[1] == 0
+    write_starts(file, [empty, other])
+    with pytest.raises(UserError, match="'place' at which its object is in the hand"):
+        SkillEnv("place", start="handoff", handoff=file)
+
+
+def _pick() -> SkillCall:
+    return SkillCall("pick", target=0)
