@@ -234,7 +234,6 @@ ROWS = (
             "shut": 2.0,
             "pressing": 1e-3,
             "min_distance": 0.05,
-            "seized": 0.5,
             "off_penalty": 30.0,
             "strays_end": True,
         },

@@ -11,7 +11,7 @@ from skills.tasks.base import Advance, Task
 from skills.tasks.course import approach
 from skills.tasks.pick import PickProgress
 from skills.tasks.places import detour, door_moved
-from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near, seize
+from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
 from skills.tasks.state import View
 from skills.tasks.tolerances import AT_REST, RELEASED_AT
 from tpsrl.geometry.arrays import Array, to_milli
@@ -39,9 +39,6 @@ class PlaceTask(Task[PlaceProgress]):
         strays_end: an object that is farther than ``off_slack`` beyond ``goal_threshold`` after its
             release ends the episode, as a wrong release does, and takes ``place_reward`` back: for
             training. It rolls, or falls off, and nothing brings it home.
-        seized: in this share of the episodes the object is held by any of its sides, as a chain's
-            Pick brings it, and does not hang from its top: for training. Who has learned only the
-            latter lets go of what stands up from the cup as far above its goal.
         place_reward: at the first correct release.
         drop_penalty: at a release elsewhere, which ends the episode.
         off_penalty: lost at a correct release, per metre that the object is then farther from its
@@ -60,7 +57,6 @@ class PlaceTask(Task[PlaceProgress]):
     strays_end: bool = False
     place_reward: float = 5.0
     drop_penalty: float = 0.0
-    seized: float = 0.0
     off_penalty: float = 0.0
     off_slack: float = 0.05
     goal_threshold: float = RELEASED_AT
@@ -74,10 +70,7 @@ class PlaceTask(Task[PlaceProgress]):
         if open_around(sim, env_id, self.about(row)):
             row = self.goal_for(sim, env_id, call)  # the way leads around the door
         pose = put_near(sim, env_id, rng, self.about(row)[:2], spawn)
-        if self.seized and rng.random() < self.seized:
-            seize(sim, env_id, rng, row.target)
-        else:
-            sim.snap_object(row.target, env_id)
+        sim.snap_object(row.target, env_id)
         return Start(replace(row, start_pose=pose), call)
 
     def at_end(self, view: View) -> Array:

@@ -14,7 +14,7 @@ from skills.tasks.around import half_size
 from skills.tasks.state import GoalRow
 from skills.tasks.tolerances import WIDE_OPEN
 from tpsrl.errors import UserError
-from tpsrl.geometry.rotations import rotate_inverse, rotation_matrix, turned, yaw_quat
+from tpsrl.geometry.rotations import rotate_inverse, yaw_quat
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.scene import Navigation
 
@@ -36,9 +36,6 @@ _FALL = (0.2, 1.0)
 _BESIDE = 0.4
 """A thing on the floor lies so near to where a robot can stand, m."""
 _SKY, _DROPS = 1.8, 30
-_TILT, _LOWEST = 0.3, 1.0
-"""How a seized thing is tilted (standard deviation, rad) and how far below its middle it may be
-held, as the tangent of the direction from there."""
 _CORNERS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]) / np.sqrt(2.0)
 
 
@@ -191,23 +188,6 @@ def drop(sim: Simulator, env_id: int, rng: np.random.Generator, index: int) -> b
 
 
 _LATTICES: WeakKeyDictionary[Navigation, np.ndarray] = WeakKeyDictionary()
-
-
-def seize(sim: Simulator, env_id: int, rng: np.random.Generator, index: int) -> None:
-    """Put an object into the hand as Pick may have seized it: by any side but its bottom's middle.
-
-    Habitat's starts hold it by the middle of its top, so that it always hangs. What a chain brings
-    lies beside the cup, or stands up from it.
-    """
-    half = half_size(sim.episode(env_id).objects[index].type)
-    lean = rng.normal(0.0, _TILT) / 2.0
-    tilt = np.array([np.cos(lean), 0.0, np.sin(lean), 0.0])
-    quat = turned(float(rng.uniform(-np.pi, np.pi)), tilt)
-    normal = rng.normal(size=3)
-    normal[2] = max(normal[2], -_LOWEST * float(np.linalg.norm(normal[:2])))
-    touched = normal / np.max(np.abs(normal) / half)  # where this direction leaves its box
-    cup = np.asarray(sim.state().ee_pos[env_id], dtype=np.float64)
-    sim.snap_object(index, env_id, np.concatenate([cup - rotation_matrix(quat) @ touched, quat]))
 
 
 def free_points(navigation: Navigation) -> np.ndarray:
