@@ -160,13 +160,15 @@ def policies_of(
 
 
 def _missing(agent: str, skills: Sequence[str], folder: Path) -> UserError:
-    first, run = skills[0], f"runs/{skills[0]}"
+    first, run, in_vain = skills[0], f"runs/{skills[0]}", ""
     words = f"skill={first} out={run}"
     if agent_kind(agent).actions == "restricted" and first != "navigate":
         run = f"runs/restricted/{first}"  # such teachers do not ship, skills= makes them, too
         words = f"skills=[{','.join(skills)}] env_args.actions=restricted out=runs/restricted"
+        if "open_fridge" in skills:
+            in_vain = "a base that stands still is in the fridge door's way (docs/evaluation.md); "
     return UserError(
-        f"agent={agent} has no weights of {', '.join(skills)} in {folder}; train them"
+        f"agent={agent} has no weights of {', '.join(skills)} in {folder}; {in_vain}train them"
         f" ('tpsrl train {words}'), measure them, put them together with 'tpsrl export"
         f" skill={first} weights={run} result=... out=FOLDER' and give weights=FOLDER."
     )
