@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -69,4 +70,5 @@ def _starts_of(scenario: str, count: int, agent: str, workers: int, folder: Path
                 f"'tpsrl handoff {' '.join(words)}' failed, see above; the same command goes on,"
                 " and chain_starts=0 trains without it."
             )
+        shutil.rmtree(path.with_name(path.name + ".parts"), ignore_errors=True)
     return path

@@ -24,6 +24,7 @@ def test_a_chain_gives_start_states_once(agent, calls, tmp_path, monkeypatch, ca
     file = _starts_of("set_table", 1, agent, 1, tmp_path)
     called = {start.call.skill for start in read_starts(file)}
     assert calls <= called
+    assert not list(tmp_path.glob("*.parts"))
     assert f"running the chain of set_table by agent={agent}" in capfd.readouterr().err
     assert _starts_of("set_table", 1, agent, 1, tmp_path) == file
     assert not capfd.readouterr().err
