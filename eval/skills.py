@@ -204,6 +204,10 @@ def _described(config: SkillEvalConfig, policy: PolicyFiles | None) -> dict[str,
     described = {k: v for k, v in to_dict(config).items() if k not in _FREE}
     if policy is not None:
         described["weights_sha256"] = digest(policy.path)
+    if config.handoff is not None:
+        left_out = beginnings([config.handoff], config.skill)[1]
+        if left_out:  # else as in results from before any were
+            described["left_out"] = left_out
     return described
 
 
@@ -217,13 +221,12 @@ def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
         f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}, median peak force"
         f" {summary['median_force_max']:.0f} N; ends: {causes}"
     )
-    if config.handoff is not None:
-        found, left_out = beginnings([config.handoff], config.skill)
-        if left_out:
-            print(
-                f"  {left_out} of its {len(found) + left_out} starts of {config.skill} are left"
-                " out: the hand is empty or holds another object"
-            )
+    left_out = summary["config"].get("left_out")
+    if left_out:
+        print(
+            f"  starts of {config.skill} left out: {left_out}, whose hand is empty or holds another"
+            " object"
+        )
     parts = [("", summary["places"]), ("way ", summary["ways"])]
     rows = [(f"{word}{name}", rate) for word, found in parts for name, rate in found.items()]
     for name, rate in rows:
