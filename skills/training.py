@@ -10,9 +10,9 @@ from typing import Any
 from skills.book import BOOK, chained, make_task, row_of, sensor_sets
 from skills.chain_starts import AGENTS, chain_starts
 from skills.envs import env_id
+from skills.envs.starts import beginnings
 from skills.learned.cards import TEACHERS, weights_path
 from skills.learned.find import find_policy
-from skills.tasks.handoff import read_starts
 from skills.tasks.sensors import DEPTH
 from tpsrl.errors import UserError
 from tpsrl.files import write_json
@@ -215,7 +215,7 @@ def _starts(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:
     if not keys.chain_starts or keys.skill not in chained() or given:
         return {}  # the starts are of our own apartments
     files = chain_starts(keys.chain_starts, keys.chain_agent, all_cores())
-    if not any(start.call.skill == keys.skill for file in files for start in read_starts(file)):
+    if not beginnings(files, keys.skill)[0]:
         return {}  # no plan of these scenarios calls it
     return {"start": "handoff", "handoff": [str(file) for file in files]}
 

@@ -7,14 +7,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from tpsrl.errors import UserError
 from tpsrl.launch.config import LaunchConfig, need
-
-_SERVERS = 2
-"""So many servers of its own may die before a client gives up."""
 
 
 @contextmanager
@@ -61,12 +58,9 @@ def _init(ray: Any, options: dict[str, Any]) -> Any:
     Raises:
         OSError, ValueError, RuntimeError, RayError: as ``ray.init`` does.
     """
-    for attempt in range(_SERVERS):
-        try:
-            return ray.init(**options)
-        except ConnectionAbortedError:
-            if attempt == _SERVERS - 1:
-                raise
+    with suppress(ConnectionAbortedError):
+        return ray.init(**options)
+    return ray.init(**options)
 
 
 def _refusal(address: str | None, error: Exception) -> str:

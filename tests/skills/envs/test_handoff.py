@@ -299,7 +299,9 @@ def test_place_begins_with_its_own_object_only(tmp_path):
         sim.snap_object(own)
         right = capture_start(sim, 0, call)
     other = dataclasses.replace(right, held_object=next(k for k in range(3) if k != own))
-    write_starts(file, [empty, right, other, dataclasses.replace(empty, call=_pick())])
+    write_starts(
+        file, [empty, right, other, dataclasses.replace(empty, call=SkillCall("pick", target=0))]
+    )
     found, left_out = beginnings([file], "place")
     assert len(found) == 1 and left_out == 2
     read = found[0].episode
@@ -308,7 +310,3 @@ def test_place_begins_with_its_own_object_only(tmp_path):
     write_starts(file, [empty, other])
     with pytest.raises(UserError, match="'place' at which its object is in the hand"):
         SkillEnv("place", start="handoff", handoff=file)
-
-
-def _pick() -> SkillCall:
-    return SkillCall("pick", target=0)
