@@ -45,7 +45,7 @@ PLAN = """
         skills.commands
 
     planner.model planner.ground planner.search planner.load planner
-        planner.monitor planner.draw planner.pddl planner.chain planner.options
+        planner.monitor planner.draw planner.pddl planner.chain
         planner.words.lexicon planner.words.clauses planner.words.grammar planner.words.goals
         planner.words.order planner.words.options planner.words.within planner.words.propose
         planner.words.door planner.words planner.commands

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("tpsrl", "numpy", "scipy", "mujoco", "mink", "torch")
+PACKAGES = ("tpsrl", "numpy", "scipy", "mujoco", "torch")
 
 
 def versions() -> dict[str, str]:

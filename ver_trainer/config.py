@@ -36,7 +36,12 @@ class CollectConfig:
         1, "torch threads while collecting, unless that overlaps with learning", min=1
     )
     num_inference_workers: int = option(1, "processes that infer, the main one included", min=1)
-    min_batch: int = option(0, "fewest requests of an inference; 0: num_envs / K / 1.5", min=0)
+    min_batch: int = option(
+        0,
+        "fewest requests of an inference; 0: num_envs / 2, or num_envs / K / 1.5 for K > 1 that"
+        " infer",
+        min=0,
+    )
     max_batch: int = option(
         0, "most requests; 0: num_envs / 2, or 1.5 num_envs / K for K > 1 that infer", min=0
     )

@@ -170,7 +170,7 @@ def read_npz(path: str | Path, hint: str = AGAIN) -> dict[str, np.ndarray]:
                 name = member.filename.removesuffix(".npy")
                 if name in arrays:
                     _refuse(path, f"holds array '{name}' twice", hint)
-                arrays[name] = _array(path, name, file.read(member), hint)
+                arrays[name] = _array(name, file.read(member))
     except UserError:
         raise
     except Exception as error:  # zipfile and zlib raise whatever the damage makes them raise
@@ -341,7 +341,7 @@ def _long_number(event: Any) -> bool:
     )  # fmt: skip
 
 
-def _array(path: str | Path, name: str, data: bytes, hint: str) -> np.ndarray:
+def _array(name: str, data: bytes) -> np.ndarray:
     """Return the array of an ``.npy`` text: no larger than its bytes, and no Python objects."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)

@@ -14,7 +14,7 @@ from eval.dataset.replay import replay
 from eval.runner import report_errors
 from eval.spec import evaluation_spec
 from eval.table import print_summary
-from planner import options as agent_options
+from planner.chain import options as agent_options
 from planner.chain.problems import to_solve
 from skills.book import chained
 from tpsrl import options

@@ -13,7 +13,7 @@ from eval.runner import evaluate, read_run
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.table import print_summary
 from eval.video import ending, record_episode
-from planner import options as agent_options
+from planner.chain import options as agent_options
 from planner.chain.catalog import AGENTS, fingerprints, policies_of, skill_lines
 from planner.chain.problems import to_solve
 from tpsrl import options

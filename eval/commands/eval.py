@@ -13,7 +13,7 @@ from eval.runner import evaluate, read_run, report_errors
 from eval.skills import SkillEvalConfig, evaluate_skill
 from eval.spec import evaluation_spec
 from eval.table import print_summary
-from planner import options as agent_options
+from planner.chain import options as agent_options
 from planner.chain.make import skills_in_use
 from planner.chain.problems import to_solve
 from planner.words.options import GOAL, PlannerConfig, stem

@@ -12,7 +12,7 @@ from pathlib import Path
 from eval.arrivals import arrivals, summary_lines
 from eval.episode import EpisodeJob
 from eval.spec import EvaluationSpec, evaluation_spec
-from planner import options as agent_options
+from planner.chain import options as agent_options
 from planner.chain.catalog import AGENTS
 from planner.chain.make import skills_in_use
 from planner.chain.problems import to_solve

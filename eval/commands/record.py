@@ -12,7 +12,7 @@ from eval.again import failed as failures_of
 from eval.skills import SkillEvalConfig, TrialConfig, study_of
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.video import Side, compare_episode, ending, record_episode, record_trial
-from planner import options as agent_options
+from planner.chain import options as agent_options
 from planner.chain.make import skills_in_use
 from planner.chain.problems import to_solve
 from planner.words.options import GOAL, PlannerConfig, stem

@@ -22,7 +22,7 @@ from eval.view.player import Player
 from eval.view.scene import CAMERAS, Scene
 from eval.view.sources import ChainSource, Entry, ReplaySource, SkillSource, Source
 from eval.words import plain_name
-from planner import options as agent_options
+from planner.chain import options as agent_options
 from planner.chain.catalog import AGENTS
 from planner.words.options import GOAL, PlannerConfig
 from skills.book import BOOK

@@ -30,11 +30,6 @@ class Places:
         self._sim, self._room = sim, Room(apartment, sim.scene(0))
         self._placer = Placer(self._room, types)
 
-    @property
-    def names(self) -> list[str]:
-        """Receptacles that stand still, in order; what lies in a drawer would move with it."""
-        return sorted(name for name in self._room.boxes if self._room.joint_of(name) is None)
-
     def targets(self, wanted: Sequence[tuple[int, str]], seed: int = 0) -> list[Target]:
         """Return targets with free goal positions.
 

@@ -88,7 +88,7 @@ class HabExecutor:
             front = front_step(action, self._world, options)
             if front is not None:
                 steps.append(front)
-                if options.arm_rest:  # 50 steps do not undo every posture; nothing touches here
+                if options.arm_rest:  # nothing touches the arm here
                     steps.append(reset_arm_step(options))
             step = plan_step(action, index, grounding, options)
             steps.append(step)

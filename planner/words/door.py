@@ -139,7 +139,7 @@ class _Work:
         elif steps:
             faults.append("the goal gives the order itself")
         errand = _reachable(meaning, self._words(), goals, wishes)
-        if asked is not None and proposal.goal and self._other(proposal.goal, wishes):
+        if asked is not None and proposal.goal and self._other(proposal.goal):
             faults.append(f"its goal '{proposal.goal}' is another than the one asked for")
         return errand.noting(_summary(self.who, proposal, faults))
 
@@ -148,7 +148,7 @@ class _Work:
         text = self._words() if understood else proposal.goal
         return meaning.wishes(GoalReader(meaning.lexicon).read(text)) if text else []
 
-    def _other(self, goal: str, wishes: Sequence[Wish]) -> bool:
+    def _other(self, goal: str) -> bool:
         meaning = self._meaning()
         own = meaning.wishes(GoalReader(meaning.lexicon).read(self._words()))
         try:

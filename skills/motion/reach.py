@@ -9,7 +9,7 @@ nothing (asked of the simulator) wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ _RADII = np.arange(0.40, 1.06, 0.05)
 _AZIMUTHS = 24
 _MOST_QUERIES = 45
 _STANDOFFS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
+"""Behind the pose at contact, where the arm may be raised, best first, m."""
 _FARTHEST = 1.42
 """Largest distance from the target at which a standoff counts as having navigated to it, m."""
 _MOST_STEPS = 340.0
@@ -47,7 +48,6 @@ class TipTarget:
         clear: part of the way from pre-contact to contact that must be free of touch, per pair.
         pitches: pitch -> extra cost in control steps.
         azimuth: reference direction; candidates are turned from it in equal steps, rad.
-        spread: candidates lie within this angle of ``azimuth``, rad.
     """
 
     xy: np.ndarray
@@ -56,7 +56,6 @@ class TipTarget:
     clear: Callable[[float, float], float]
     pitches: dict[float, float]
     azimuth: float = 0.0
-    spread: float = np.pi
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Reach:
         raise_at: (3,) where the arm is raised and lowered.
         standoff: (3,) where the robot comes to, facing the target, its arm still low.
         contact, pre: (7,) arm postures.
-        azimuth, pitch: approach direction of the cup, rad.
+        pitch: of the cup's approach direction, rad.
         cost: estimated control steps.
         touches: how many of the tried postures touched something.
     """
@@ -79,7 +78,6 @@ class Reach:
     standoff: np.ndarray
     contact: np.ndarray
     pre: np.ndarray
-    azimuth: float
     pitch: float
     cost: float
     touches: int = 0
@@ -110,8 +108,6 @@ class _Choice:
     banned: Sequence[Reach]
     drive_weight: float
     crowd_weight: float
-    standoffs: Sequence[float]
-    stray_weight: float
 
 
 def plan_reach(
@@ -125,9 +121,6 @@ def plan_reach(
     crowd_weight: float = 0.0,
     low: Sequence[np.ndarray] = (),
     ignore: int | None = None,
-    standoffs: Sequence[float] = _STANDOFFS,
-    stray_weight: float = 0.0,
-    margin: float = 0.0,
 ) -> Reach:
     """Find the cheapest way for the cup to reach a target.
 
@@ -141,9 +134,6 @@ def plan_reach(
         crowd_weight: cost of each blocked eighth of the circle around the standoff, where the
             robot would swing its arm when it turns.
         ignore: index of the object that may be touched.
-        standoffs: distances behind the pose at contact where the arm may be raised, best first, m.
-        stray_weight: cost of a radian of direction against ``target.azimuth``.
-        margin: the way in must also be free this far to the left and right, m.
         low: (7,) postures in which the robot may come to the standoff, besides the present one.
 
     Raises:
@@ -151,7 +141,7 @@ def plan_reach(
     """
     navigation = free_space(sim, env_id)
     postures = [p for p in _postures(view, target) if p.steps <= _MOST_STEPS]
-    choice = _Choice(banned, drive_weight, crowd_weight, standoffs, stray_weight)
+    choice = _Choice(banned, drive_weight, crowd_weight)
     candidates = _candidates(navigation, view, target, postures, choice)
     if not candidates:
         raise GiveUpError("target out of reach")
@@ -161,9 +151,9 @@ def plan_reach(
             world.remove(ignore)
         for reach, posture in candidates[:_MOST_QUERIES]:
             allowed = best.touches if best is not None else 99
-            touches = _count_touches(world, [view.qpos, *low], reach, posture, allowed, margin)
+            touches = _count_touches(world, [view.qpos, *low], reach, posture, allowed)
             if best is None or touches < best.touches:
-                best = _with_touches(reach, touches)
+                best = replace(reach, touches=touches)
             if touches == 0:
                 break
     assert best is not None
@@ -215,33 +205,29 @@ def _candidates(
     if not postures:
         return []
     azimuths = target.azimuth + np.arange(_AZIMUTHS) * 2 * np.pi / _AZIMUTHS
-    azimuths = azimuths[[abs(wrap(a - target.azimuth)) <= target.spread + 1e-6 for a in azimuths]]
     bases = np.array([[_base_pose(target.xy, p, a) for a in azimuths] for p in postures])
     free = navigation.is_navigable(bases[..., :2])
     crowd = _crowd(navigation, bases) if choice.crowd_weight else np.zeros(free.shape)
     field = navigation.distance_field(view.base[None, :2])
     found: dict[tuple[int, float], tuple[Reach, _Posture]] = {}
     for k, posture in enumerate(postures):
-        for j, azimuth in enumerate(azimuths):
+        for j in range(_AZIMUTHS):
             if not free[k, j]:
                 continue
             base = bases[k, j]
             old = found.get((j, posture.pitch))
             if old is not None and old[0].cost <= posture.cost:
                 continue
-            reach = _with_standoff(
-                navigation, target.xy, base, posture, float(azimuth), choice.standoffs
-            )
+            reach = _with_standoff(navigation, target.xy, base, posture)
             if reach is None or any(_alike(reach, b) for b in choice.banned):
                 continue
             cost = (
                 posture.cost
                 + choice.crowd_weight * crowd[k, j]
                 + choice.drive_weight * drive_steps(field, view.base, reach.standoff)
-                + choice.stray_weight * abs(wrap(float(azimuth) - target.azimuth))
             )
             if np.isfinite(cost) and (old is None or cost < old[0].cost):
-                found[(j, posture.pitch)] = (_with_cost(reach, cost), posture)
+                found[(j, posture.pitch)] = (replace(reach, cost=cost), posture)
     return sorted(found.values(), key=lambda pair: pair[0].cost)
 
 
@@ -263,17 +249,12 @@ def _base_pose(xy: np.ndarray, posture: _Posture, azimuth: float) -> np.ndarray:
 
 
 def _with_standoff(
-    navigation: Navigation,
-    xy: np.ndarray,
-    base: np.ndarray,
-    posture: _Posture,
-    azimuth: float,
-    standoffs: Sequence[float],
+    navigation: Navigation, xy: np.ndarray, base: np.ndarray, posture: _Posture
 ) -> Reach | None:
     """Find where the robot stops and raises its arm: straight behind the pose at contact."""
     ahead = np.append(unit(base[2]), 0.0)
     pre_base = base - posture.back * ahead
-    for back in standoffs:
+    for back in _STANDOFFS:
         standoff = base - back * ahead
         if np.linalg.norm(standoff[:2] - xy) > _FARTHEST:
             continue
@@ -290,7 +271,6 @@ def _with_standoff(
             standoff,
             posture.contact,
             posture.pre,
-            azimuth,
             posture.pitch,
             0.0,
         )
@@ -317,7 +297,6 @@ def _count_touches(
     reach: Reach,
     posture: _Posture,
     enough: int,
-    margin: float,
 ) -> int:
     """Count tried postures of a plan that touch something; stops counting at ``enough``."""
     count = 0
@@ -330,16 +309,6 @@ def _count_touches(
         (reach.raise_at, reach.pre),
         *((reach.standoff, qpos) for qpos in low),
     ]
-    if margin:
-        trials += [
-            (reach.raise_at, qpos + k * (reach.pre - qpos))
-            for qpos in low[:1]
-            for k in (0.3, 0.6, 0.8)
-        ]
-    aside = margin * np.append(unit(reach.base[2] + np.pi / 2), 0.0)
-    for part in (1.0, posture.clear) if margin else ():
-        base, qpos = reach.at(part)
-        trials += [(base + aside, qpos), (base - aside, qpos)]
     for base, qpos in trials:
         count += world.touches(base, qpos)
         if count >= enough:
@@ -350,11 +319,3 @@ def _count_touches(
 def _alike(one: Reach, other: Reach) -> bool:
     near = np.linalg.norm(one.base[:2] - other.base[:2]) < 0.12
     return bool(near and abs(one.pitch - other.pitch) < 0.1)
-
-
-def _with_cost(reach: Reach, cost: float) -> Reach:
-    return Reach(**{**reach.__dict__, "cost": cost})
-
-
-def _with_touches(reach: Reach, touches: int) -> Reach:
-    return Reach(**{**reach.__dict__, "touches": touches})

@@ -50,7 +50,7 @@ class _Articulated(ScriptedSkill):
             yield from move(sim, env_id, arm=lead.pre, base=lead.bases[0], speed=0.5)
             yield from self._touch(sim, env_id, lead, joint)
             yield from self._pull(sim, env_id, lead)
-            yield from self._let_go(sim, env_id, lead)
+            yield from self._let_go(sim, env_id)
         yield from move(sim, env_id, arm=rest_posture(look(sim, env_id).target), grip=-1.0)
 
     def missing(self, sim: Simulator, env_id: int) -> str:
@@ -115,7 +115,7 @@ class _Articulated(ScriptedSkill):
             if not self.opens and look(sim, env_id).joints[self._joint(sim)] < _SHUT:
                 break
 
-    def _let_go(self, sim: Simulator, env_id: int, lead: Lead) -> Actions:
+    def _let_go(self, sim: Simulator, env_id: int) -> Actions:
         """Release and back away from what sticks out."""
         for _ in range(2):
             action = still(look(sim, env_id))

@@ -40,14 +40,12 @@ class HandlePath:
         normals: (k,) direction in which the front faces, rad.
         hinge: (2,) hinge of a door, ``None`` for a drawer.
         height: of the handle, m.
-        values: (k,) joint positions.
     """
 
     points: np.ndarray
     normals: np.ndarray
     hinge: np.ndarray | None
     height: float
-    values: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,9 @@ def handle_path(sim: Simulator, env_id: int, joint: int, value: float) -> Handle
     if sim.joint_names[joint] in sim.scene(env_id).container_static:
         turns = [turn(v - now) for v in values]
         points = np.array([pos[:2] + t @ (marker[:2] - pos[:2]) for t in turns])
-        return HandlePath(points, facing + values - now, pos[:2], float(marker[2]), values)
+        return HandlePath(points, facing + values - now, pos[:2], float(marker[2]))
     points = marker[:2] + np.outer(values - now, unit(facing))
-    return HandlePath(points, np.full(_POINTS, facing), None, float(marker[2]), values)
+    return HandlePath(points, np.full(_POINTS, facing), None, float(marker[2]))
 
 
 def plan_handle(

@@ -20,7 +20,7 @@ from skills.tasks.sensors import shows_course
 from skills.tasks.starts import Spawn, Start
 from skills.tasks.state import CAUSE, GoalRow, Outcome, View
 from tpsrl.episodes.types import Episode
-from tpsrl.geometry.arrays import Array, full_like_rows
+from tpsrl.geometry.arrays import Array
 from tpsrl.sim.door import ACTION_ARM, ACTION_BASE, ACTION_GRIP, Simulator
 
 NOWHERE = np.zeros(3)
@@ -343,10 +343,6 @@ class Task(ABC, Generic[P]):
             "force_sum": state.force_sum,
             "mastery": view.xp.zeros_like(state.force_sum),
         }
-
-    def nothing(self, view: View) -> Array:
-        """Return (n,) NaN: no distance measured yet."""
-        return full_like_rows(view.xp, view.state.base_pose, float("nan"), view.xp.float64)
 
     def never(self, view: View) -> Array:
         """Return (n,) False."""

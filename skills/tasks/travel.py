@@ -24,14 +24,10 @@ class Pace:
     Attributes:
         comfort: clearance beyond the robot's radius that costs nothing, m.
         slowest: speed of a robot that touches furniture.
-        margin: nearer to obstacles than this it is slower still, m.
-        creep: factor of the speed there.
     """
 
     comfort: float
     slowest: float
-    margin: float = 0.0
-    creep: float = 1.0
 
 
 def nearest_known(known: np.ndarray) -> np.ndarray:
@@ -66,8 +62,7 @@ class SpeedMap:
         self.nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
         self.free = navigation.is_navigable(self.nodes)
         self.clearance = ndimage.distance_transform_edt(self.free) * RESOLUTION
-        speed = np.clip(self.clearance / pace.comfort, pace.slowest, 1.0)
-        self.speed = speed * np.where(self.clearance < pace.margin, pace.creep, 1.0)
+        self.speed = np.clip(self.clearance / pace.comfort, pace.slowest, 1.0)
         self._known = np.zeros(0, dtype=bool)
         self._nearest = np.zeros(0, dtype=np.int64)
 

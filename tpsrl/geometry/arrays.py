@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, TypeVar
 
 import numpy as np
-from array_api_compat import array_namespace, device, to_device
+from array_api_compat import array_namespace, to_device
 
 Array = Any
 B = TypeVar("B")
@@ -66,11 +66,6 @@ def yaw_of(xp: Any, quat: Array) -> Array:
     """Return the (...) turn about the vertical, rad, of (..., 4) wxyz orientations."""
     w, x, y, z = (quat[..., i] for i in range(4))
     return xp.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
-
-
-def full_like_rows(xp: Any, reference: Array, value: Any, dtype: Any) -> Array:
-    """Return an (n,) array of ``value`` on the device of ``reference`` (n, ...)."""
-    return xp.full((reference.shape[0],), value, dtype=dtype, device=device(reference))
 
 
 def change(xp: Any, before: Array, now: Array) -> Array:

@@ -100,22 +100,6 @@ def rotate_inverse(quat: np.ndarray, vector: np.ndarray) -> np.ndarray:
     )
 
 
-def shortest_rotation(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """Return the smallest (3, 3) rotation that takes unit vector ``old`` to ``new``."""
-    axis = np.cross(old, new)
-    sine, cosine = float(np.linalg.norm(axis)), float(old @ new)
-    if sine < 1e-9:
-        if cosine > 0.0:
-            return np.eye(3)
-        side = np.eye(3)[int(np.argmin(np.abs(old)))]
-        axis = np.cross(old, side)
-        axis /= np.linalg.norm(axis)
-        return 2.0 * np.outer(axis, axis) - np.eye(3)
-    axis /= sine
-    cross = np.array([[0, -axis[2], axis[1]], [axis[2], 0, -axis[0]], [-axis[1], axis[0], 0]])
-    return np.eye(3) + sine * cross + (1.0 - cosine) * cross @ cross
-
-
 def transform(pos: Vector, rotation: np.ndarray) -> np.ndarray:
     """Return the (4, 4) transform of a position and a flat or square rotation matrix."""
     out = np.eye(4)

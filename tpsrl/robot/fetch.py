@@ -35,7 +35,6 @@ RESET_ARM_TARGET = np.array([-0.45, -1.08, 0.0995, 0.938, -0.00079, 1.57, 0.0046
 """Target of TP-SRL's ``reset_arm`` skill."""
 
 TORSO_HEIGHT = 0.15
-HEAD_PAN = 0.0
 BASE_RADIUS = 0.3
 """Radius of the disc that must stay in free space, as habitat-lab's navigation mesh has it."""
 

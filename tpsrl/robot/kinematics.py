@@ -1,7 +1,7 @@
-"""Kinematics of Fetch's arm in the base frame: forward, inverse, and a planar closed form.
+"""Kinematics of Fetch's arm in the base frame: forward, a step to a pose, a planar closed form.
 
 The arm's geometry is read from the same model that the physics uses. Position and approach
-direction of the suction cup are solved for; its roll about the approach direction is free.
+direction of the suction cup are aimed at; its roll about the approach direction is free.
 """
 
 from __future__ import annotations
@@ -9,17 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-import mink
 import mujoco
 import numpy as np
 
-from tpsrl.geometry.rotations import shortest_rotation, wrap
+from tpsrl.geometry.rotations import wrap
 from tpsrl.robot import fetch
 from tpsrl.robot.mjcf import add_fetch
 
 _DAMPING = 1e-3
-_MINK_STEPS = 60
-_MINK_DT = 0.5
 _FINITE_LOWER = np.where(np.isfinite(fetch.ARM_LOWER), fetch.ARM_LOWER, -2 * np.pi)
 _FINITE_UPPER = np.where(np.isfinite(fetch.ARM_UPPER), fetch.ARM_UPPER, 2 * np.pi)
 
@@ -43,7 +40,7 @@ class TipPose:
 
 
 class ArmKinematics:
-    """Forward and inverse kinematics of the arm, torso and head held as the benchmark does.
+    """Kinematics of the arm, torso and head held as the benchmark does.
 
     Deterministic. Not thread-safe: it works in one ``MjData``.
     """
@@ -110,40 +107,6 @@ class ArmKinematics:
         delta *= min(1.0, max_delta / max(float(np.abs(delta).max()), 1e-12))
         return np.clip(qpos + delta, _FINITE_LOWER, _FINITE_UPPER)
 
-    def solve(
-        self,
-        position: np.ndarray,
-        approach: np.ndarray | None = None,
-        seed: np.ndarray | None = None,
-        tolerance: float = 0.005,
-        angle_tolerance: float = 0.05,
-    ) -> np.ndarray | None:
-        """Find joint positions that put the cup at ``position`` (with ``approach``).
-
-        The planar closed form and fixed postures serve as starts of a constrained search
-        (mink); the start nearest to ``seed`` comes first.
-
-        Args:
-            position: (3,) cup position in the base frame, m.
-            approach: (3,) unit direction out of the cup, ``None`` if any will do.
-            seed: (7,) posture to stay near; ``ARM_INIT`` if not given.
-            tolerance: largest position error, m.
-            angle_tolerance: largest angle between wanted and found approach, rad.
-
-        Returns:
-            (7,) joint positions within the limits, or ``None`` if nothing fits.
-        """
-        near = fetch.ARM_INIT if seed is None else np.asarray(seed, dtype=np.float64)
-        for start in self._starts(np.asarray(position, dtype=np.float64), approach, near):
-            qpos = self._search(start, position, approach)
-            tip = self.forward(qpos)
-            turn = 0.0
-            if approach is not None:
-                turn = float(np.arccos(np.clip(tip.approach @ approach, -1.0, 1.0)))
-            if np.linalg.norm(tip.pos - position) <= tolerance and turn <= angle_tolerance:
-                return qpos
-        return None
-
     def planar(self, pan: float, radius: float, height: float, pitch: float) -> np.ndarray | None:
         """Closed form for postures without roll: the arm lies in a vertical plane.
 
@@ -195,53 +158,6 @@ class ArmKinematics:
             float(tip[0] - wrist[0]),
         )
 
-    def _starts(
-        self, position: np.ndarray, approach: np.ndarray | None, near: np.ndarray
-    ) -> list[np.ndarray]:
-        """Return start postures for the search, nearest to ``near`` first."""
-        offset = position[:2] - self._pan_axis
-        pan, radius = float(np.arctan2(offset[1], offset[0])), float(np.hypot(*offset))
-        if approach is None:
-            pitches = [0.0, np.pi / 4, np.pi / 2]
-        else:
-            pitches = [float(np.arctan2(-approach[2], np.hypot(approach[0], approach[1])))]
-        postures = [self.planar(pan, radius, float(position[2]), p) for p in pitches]
-        starts = [q for q in postures if q is not None]
-        turned = np.array([pan - near[0], 0, 0, 0, 0, 0, 0])
-        starts += [near, np.clip(near + turned, _FINITE_LOWER, _FINITE_UPPER)]
-        for roll in (np.pi / 2, -np.pi / 2):
-            starts.append(np.array([pan, 0.3, roll, 1.2, -roll, 1.0, 0.0]))
-        return sorted(starts, key=lambda q: float(np.abs(q - near).max()))
-
-    def _search(
-        self, start: np.ndarray, position: np.ndarray, approach: np.ndarray | None
-    ) -> np.ndarray:
-        """Run mink's inverse kinematics from one start."""
-        configuration = mink.Configuration(
-            self.model, q=np.clip(start, _FINITE_LOWER, _FINITE_UPPER)
-        )
-        cost = 0.0 if approach is None else np.array([0.0, 0.3, 0.3])
-        task = mink.FrameTask(
-            "ee", "site", position_cost=1.0, orientation_cost=cost, lm_damping=1e-4
-        )
-        limits = [mink.ConfigurationLimit(self.model)]
-        for _ in range(_MINK_STEPS):
-            pose = configuration.get_transform_frame_to_world("ee", "site")
-            rotation = pose.rotation().as_matrix()
-            if approach is not None:
-                rotation = shortest_rotation(rotation[:, 0], approach) @ rotation
-            goal = mink.SE3.from_rotation_and_translation(
-                mink.SO3.from_matrix(rotation), np.asarray(position, dtype=np.float64)
-            )
-            task.set_target(goal)
-            if np.linalg.norm(task.compute_error(configuration)) < 1e-3:
-                break
-            velocity = mink.solve_ik(
-                configuration, [task], _MINK_DT, solver="daqp", damping=1e-6, limits=limits
-            )
-            configuration.integrate_inplace(velocity, _MINK_DT)
-        return np.clip(configuration.q, _FINITE_LOWER, _FINITE_UPPER)
-
 
 @lru_cache(maxsize=1)
 def arm_kinematics() -> ArmKinematics:
@@ -251,8 +167,6 @@ def arm_kinematics() -> ArmKinematics:
 
 def _arm_model() -> mujoco.MjModel:
     """Compile the robot alone, without shapes: joints and frames are all that is needed."""
-    # Imported here: the engine package is otherwise not needed to know where the arm is.
-
     spec = mujoco.MjSpec()
     add_fetch(spec)
     for geom in list(spec.geoms):

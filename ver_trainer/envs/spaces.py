@@ -16,8 +16,6 @@ from gymnasium import spaces
 
 from ver_trainer.errors import SpaceError
 
-INTEGER_KINDS = "iub"
-
 
 @dataclass(frozen=True)
 class ArraySpec:

@@ -40,12 +40,3 @@ def test_frames_and_rotations_agree() -> None:
         point = rng.normal(size=3)
         expected = planar[:3, :3].T @ point
         assert np.allclose(rotations.rotate_inverse(rotations.yaw_quat(yaw), point), expected)
-
-
-def test_the_shortest_rotation_brings_one_direction_to_the_other() -> None:
-    rng = np.random.default_rng(1)
-    for _ in range(5):
-        old, new = (v / np.linalg.norm(v) for v in rng.normal(size=(2, 3)))
-        assert np.allclose(rotations.shortest_rotation(old, new) @ old, new)
-    x = np.array([1.0, 0.0, 0.0])
-    assert np.allclose(rotations.shortest_rotation(x, -x) @ x, -x)

@@ -97,7 +97,7 @@ class Renderer:
             raise UserError(f"A picture of {width}x{height} is too large; at most 1280x960.")
         self._gl.make_current()  # simulators of one process share the thread's context
         if camera == "overview":
-            self._overview(model)
+            self._overview()
         elif camera == "third_person" and view is not None:
             self._from_to(*view)
         elif camera == "third_person":
@@ -141,7 +141,7 @@ class Renderer:
         self._camera.azimuth = float(np.degrees(np.arctan2(gap[1], gap[0])))
         self._camera.elevation = float(np.degrees(np.arcsin(gap[2] / np.linalg.norm(gap))))
 
-    def _overview(self, model: mujoco.MjModel) -> None:
+    def _overview(self) -> None:
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FREE
         self._camera.lookat[:] = (0.0, 0.0, 0.0)
         self._camera.distance, self._camera.azimuth, self._camera.elevation = 12.5, 90.0, -75.0
