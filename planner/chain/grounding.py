@@ -12,7 +12,6 @@ from planner import Atom, Problem
 from planner.chain.problems import GOAL_PREFIX, hab_domain
 from tpsrl.episodes.types import Episode, Target
 from tpsrl.errors import UserError
-from tpsrl.geometry.rotations import rotate_inverse
 from tpsrl.sim.door import SimState, Simulator
 from tpsrl.sim.scene import SceneInfo
 
@@ -138,16 +137,9 @@ def inside(
     position: np.ndarray, marker: MarkerInfo, scene: SceneInfo, state: SimState, env_id: int
 ) -> bool:
     """Return whether a world position (3,) is in the container behind ``marker``."""
-    box = scene.containers.get(marker.joint_name)
-    if box is None or not np.all(np.isfinite(position)):
-        return False
-    if marker.joint_name in scene.container_static:
-        origin, quat = scene.link_rest[marker.joint_name]
-    else:
-        origin = np.asarray(state.link_pos[env_id, marker.joint])
-        quat = np.asarray(state.link_quat[env_id, marker.joint])
-    local = rotate_inverse(np.asarray(quat), position - np.asarray(origin))
-    return bool(np.all(local >= box[0]) and np.all(local <= box[1]))
+    j = marker.joint
+    link = np.asarray(state.link_pos[env_id, j]), np.asarray(state.link_quat[env_id, j])
+    return scene.in_container(marker.joint_name, position, *link)
 
 
 def _goal_container(

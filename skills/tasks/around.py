@@ -12,9 +12,8 @@ from functools import cache
 
 import numpy as np
 
-from skills.tasks.places import link_pose
+from skills.tasks.places import container_of
 from skills.tasks.state import BEARINGS, NEIGHBOURS, RELIEF, GoalRow
-from tpsrl.geometry.rotations import rotation_matrix
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.door import Simulator
 
@@ -120,22 +119,6 @@ def rim(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
     down = sim.cast(points, np.array([0.0, 0.0, -1.0]), env_id)
     holds = (down[1:] < down[0] + _BRINK).reshape(_REACH, BEARINGS)
     return _STEP * np.logical_and.accumulate(holds, axis=0).sum(axis=0)
-
-
-def container_of(sim: Simulator, env_id: int, point: np.ndarray) -> int:
-    """Return the joint of the drawer or cabinet in which a (3,) point lies, -1 for none."""
-    scene = sim.scene(env_id)
-    for name, (low, high) in scene.containers.items():
-        joint = sim.joint_names.index(name)
-        if name in scene.container_static:
-            rest = scene.link_rest[name]
-            pos, rotation = np.asarray(rest[0]), rotation_matrix(np.asarray(rest[1]))
-        else:
-            pos, rotation = link_pose(sim, env_id, joint)
-        local = rotation.T @ (point - pos)
-        if np.all((local >= low) & (local <= high)):
-            return joint
-    return -1
 
 
 @cache

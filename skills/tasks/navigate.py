@@ -9,12 +9,11 @@ import numpy as np
 from numpy.random import Generator
 
 from skills.interface import SkillCall
-from skills.tasks.around import container_of
 from skills.tasks.base import Advance, Progress, Task
 from skills.tasks.course import EVERYWHERE, Course, with_way
 from skills.tasks.goals import front_point, handle_goal, object_goal
 from skills.tasks.outlines import open_door
-from skills.tasks.places import door_moved
+from skills.tasks.places import container_of, door_moved
 from skills.tasks.starts import NoStartError, Spawn, Start, draw_target, free_poses
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import ARRIVED, FACING, ROBOT_AT

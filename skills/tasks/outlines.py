@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skills.tasks.around import container_of
-from skills.tasks.places import link_pose
+from skills.tasks.places import container_of, link_pose
 from skills.tasks.tolerances import STANDS_OUT
 from tpsrl.geometry.arrays import yaw_of
 from tpsrl.sim.door import Simulator

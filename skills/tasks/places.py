@@ -60,13 +60,19 @@ def _supports(
 def enclosed(sim: Simulator, env_id: int, point: np.ndarray) -> bool:
     """Return whether a (3,) point lies in a container with a roof (a fridge, not a drawer)."""
     scene = sim.scene(env_id)
-    for name in scene.container_static:
-        pos, quat = scene.link_rest[name]
-        local = rotation_matrix(np.asarray(quat)).T @ (point - pos)
-        low, high = scene.containers[name]
-        if np.all((local >= low) & (local <= high)):
-            return True
-    return False
+    names = scene.container_static
+    return any(scene.in_container(name, point, *scene.link_rest[name]) for name in names)
+
+
+def container_of(sim: Simulator, env_id: int, point: np.ndarray) -> int:
+    """Return the joint of the drawer or cabinet in which a (3,) point lies, -1 for none."""
+    scene, state = sim.scene(env_id), sim.state()
+    for name in scene.containers:
+        joint = sim.joint_names.index(name)
+        link = np.asarray(state.link_pos[env_id, joint]), np.asarray(state.link_quat[env_id, joint])
+        if scene.in_container(name, point, *link):
+            return joint
+    return -1
 
 
 def place_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from skills.tasks.around import half_size
 from skills.tasks.state import GoalRow
 from skills.tasks.tolerances import WIDE_OPEN
 from tpsrl.errors import UserError
-from tpsrl.geometry.rotations import rotate_inverse, yaw_quat
+from tpsrl.geometry.rotations import yaw_quat
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.scene import Navigation
 
@@ -135,18 +135,14 @@ def facing(xy: np.ndarray, target: np.ndarray) -> float:
 def open_around(sim: Simulator, env_id: int, point: np.ndarray) -> bool:
     """Open the container that a (3,) world point lies in, if it is shut; return whether it was."""
     state, scene, opened = sim.state(), sim.scene(env_id), False
-    for name, (low, high) in scene.containers.items():
+    for name in scene.containers:
         j = sim.joint_names.index(name)
         wide = WIDE_OPEN["drawer" if sim.joint_ranges[j, 1] < 1.0 else "door"]
         wanted = min(wide, float(sim.joint_ranges[j, 1]))
         if np.asarray(state.joint_pos)[env_id, j] > 0.5 * wanted:
             continue
-        pos, quat = scene.link_rest[name]
-        if name not in scene.container_static:
-            pos = np.asarray(state.link_pos)[env_id, j]
-            quat = np.asarray(state.link_quat)[env_id, j]
-        local = rotate_inverse(quat, point - pos)
-        if np.all((local >= low) & (local <= high)):
+        link = np.asarray(state.link_pos)[env_id, j], np.asarray(state.link_quat)[env_id, j]
+        if scene.in_container(name, point, *link):
             sim.set_joint(name, wanted, [env_id])
             opened = True
     return opened

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tpsrl.geometry.rotations import rotation_matrix
+from tpsrl.geometry.rotations import rotate_inverse, rotation_matrix
 
 
 class Navigation(ABC):
@@ -145,3 +145,22 @@ class SceneInfo:
     container_static: frozenset[str]
     link_rest: Mapping[str, tuple[np.ndarray, np.ndarray]]
     navigation: Navigation
+
+    def in_container(
+        self, joint: str, point: np.ndarray, pos: np.ndarray, quat: np.ndarray
+    ) -> bool:
+        """Return whether a point counts as in a container.
+
+        Args:
+            joint: its name; nothing is in a joint that has no container.
+            point: (3,) in the world, m.
+            pos: (3,) where the joint's link is now, m.
+            quat: (4,) how it is turned.
+        """
+        box = self.containers.get(joint)
+        if box is None:
+            return False
+        if joint in self.container_static:
+            pos, quat = self.link_rest[joint]
+        local = rotate_inverse(quat, point - pos)
+        return bool(np.all((local >= box[0]) & (local <= box[1])))
