@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 
 from benchmarks.names import run_main
-from benchmarks.trainer_peers import DoneError, Stopwatch
+from benchmarks.trainer_peers import Stopwatch, learn
 from skills.book import row_of
 from skills.envs import env_id
 from skills.tasks.sensors import DEPTH
@@ -95,7 +95,6 @@ def sb3(count: int, watch: Stopwatch) -> None:
     """Train with Stable-Baselines3's PPO."""
     import torch
     from stable_baselines3 import PPO
-    from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.vec_env import SubprocVecEnv
 
     from ver_trainer.machine import cores
@@ -114,18 +113,8 @@ def sb3(count: int, watch: Stopwatch) -> None:
         policy_kwargs={"net_arch": {"pi": LAYERS, "vf": LAYERS}},
     )
 
-    class Watch(BaseCallback):
-        def _on_step(self) -> bool:
-            return True
-
-        def _on_rollout_start(self) -> None:
-            if watch.tick(self.num_timesteps):
-                raise DoneError
-
-    try:
-        model.learn(10**9, callback=Watch())
-    except DoneError:
-        print(json.dumps(watch.result()), flush=True)
+    learn(model, watch)
+    print(json.dumps(watch.result()), flush=True)
     envs.close()
 
 

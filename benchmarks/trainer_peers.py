@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -74,6 +75,22 @@ class Stopwatch:
         print(json.dumps(self.result()), flush=True)
 
 
+def learn(model: Any, watch: Stopwatch) -> None:
+    """Let a model of Stable-Baselines3 learn until a stopwatch has what it wants."""
+    from stable_baselines3.common.callbacks import BaseCallback
+
+    class Watch(BaseCallback):
+        def _on_step(self) -> bool:
+            return True
+
+        def _on_rollout_start(self) -> None:
+            if watch.tick(self.num_timesteps):
+                raise DoneError
+
+    with suppress(DoneError):
+        model.learn(10**9, callback=Watch())
+
+
 class DoneError(Exception):
     """The measurement is complete."""
 
@@ -83,7 +100,6 @@ def sb3(workload: str, watch: Stopwatch) -> None:
     import torch
     from sb3_contrib import RecurrentPPO
     from stable_baselines3 import PPO
-    from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
     size = WORKLOADS[workload]
@@ -106,18 +122,8 @@ def sb3(workload: str, watch: Stopwatch) -> None:
     else:
         model = PPO("MlpPolicy", env, **common)
 
-    class Watch(BaseCallback):
-        def _on_step(self) -> bool:
-            return True
-
-        def _on_rollout_start(self) -> None:
-            if watch.tick(self.num_timesteps):
-                raise DoneError
-
-    try:
-        model.learn(10**9, callback=Watch())
-    except DoneError:
-        watch.report()
+    learn(model, watch)
+    watch.report()
     env.close()
 
 

@@ -100,7 +100,7 @@ class Room:
             for joint, q in key:
                 piece, link = self._links[joint]
                 pose = self.layout.poses[piece.name]
-                outlines.append(link_footprint(piece, link, pose, q, NAVIGATION_HEIGHT))
+                outlines.append(link_footprint(link, pose, q, NAVIGATION_HEIGHT))
             shadows = [o for o in outlines if o is not None]
             navigation = self.scene.navigation
             if shadows:
@@ -114,7 +114,7 @@ class Room:
 
     def _frame(self, key: str, q: float) -> np.ndarray:
         piece, link = self._links[key]
-        return link_frame(piece, link, self.layout.poses[piece.name], q)
+        return link_frame(link, self.layout.poses[piece.name], q)
 
     def _joint(self, key: str) -> Joint:
         model = self._links[key][1].joint

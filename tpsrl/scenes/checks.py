@@ -73,7 +73,7 @@ class LayoutCheck:
         """Return the (v, 2) outline of a link, its joint at ``joint_pos``."""
         piece = geometry.find_furniture(self.apartment, piece_name)
         link = geometry.find_link(piece, link_name)
-        out = geometry.link_footprint(piece, link, self.layout.poses[piece_name], joint_pos)
+        out = geometry.link_footprint(link, self.layout.poses[piece_name], joint_pos)
         assert out is not None
         return out
 

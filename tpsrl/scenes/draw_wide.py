@@ -204,9 +204,7 @@ def _moved(polygon: Any, pose: Pose) -> Any:
 
 def _outline(piece: Furniture) -> _Outline:
     origin = (0.0, 0.0, 0.0)
-    solid = unary_union(
-        [Polygon(p) for link in piece.links for p in link_footprints(piece, link, origin)]
-    )
+    solid = unary_union([Polygon(p) for link in piece.links for p in link_footprints(link, origin)])
     low_x, low_y, high_x, high_y = solid.bounds
     clear: list[Any] = []
     if piece.name == "kitchen_counter":
@@ -214,7 +212,7 @@ def _outline(piece: Furniture) -> _Outline:
         clear = [box(high_x, a, high_x + _FRONT, b) for a, b in sides]
     elif piece.name == "fridge":
         door = find_link(piece, "top_door")
-        swept = [link_footprint(piece, door, origin, angle) for angle in OPEN_ANGLES]
+        swept = [link_footprint(door, origin, angle) for angle in OPEN_ANGLES]
         clear = [Polygon(p).buffer(0.06) for p in swept if p is not None]
         clear.append(box(high_x, -0.375, high_x + _FRONT, 0.375))
     return _Outline(solid, unary_union(clear), -low_x, max(high_y, -low_y))

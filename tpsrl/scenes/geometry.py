@@ -136,9 +136,7 @@ def joint_motion(link: Link, joint_pos: float) -> np.ndarray:
     return out
 
 
-def link_frame(
-    piece: Furniture, link: Link, pose: tuple[float, float, float], joint_pos: float = 0.0
-) -> np.ndarray:
+def link_frame(link: Link, pose: tuple[float, float, float], joint_pos: float = 0.0) -> np.ndarray:
     """Return the (4, 4) world transform of a link when its piece stands at ``pose``."""
     return planar_frame(pose) @ frame(link.pos, link.quat) @ joint_motion(link, joint_pos)
 
@@ -148,9 +146,7 @@ def receptacle_box(
 ) -> OrientedBox:
     """Return a receptacle's box in the world, its drawer or door at ``joint_pos``."""
     piece, receptacle = find_receptacle(apartment, name)
-    world = link_frame(
-        piece, find_link(piece, receptacle.link), layout.poses[piece.name], joint_pos
-    )
+    world = link_frame(find_link(piece, receptacle.link), layout.poses[piece.name], joint_pos)
     return OrientedBox(
         world[:3, :3] @ np.asarray(receptacle.center) + world[:3, 3],
         np.asarray(receptacle.half_size, dtype=np.float64),
@@ -179,7 +175,7 @@ def marker_position(
         for marker in piece.markers:
             if marker.name == name:
                 link = find_link(piece, marker.link)
-                world = link_frame(piece, link, layout.poses[piece.name], joint_pos)
+                world = link_frame(link, layout.poses[piece.name], joint_pos)
                 return world[:3, :3] @ np.asarray(marker.offset) + world[:3, 3]
     known = ", ".join(m.name for p in apartment.furniture for m in p.markers)
     raise ValueError(f"apartment {apartment.name!r} has no marker {name!r}; it has {known}")
@@ -225,7 +221,6 @@ def convex_outline(points: np.ndarray) -> np.ndarray:
 
 
 def link_footprint(
-    piece: Furniture,
     link: Link,
     pose: tuple[float, float, float],
     joint_pos: float = 0.0,
@@ -236,12 +231,11 @@ def link_footprint(
     Returns:
         The polygon, counter-clockwise, or ``None`` if nothing of the link is below ``height``.
     """
-    low = _low_parts(piece, link, pose, joint_pos, height)
+    low = _low_parts(link, pose, joint_pos, height)
     return convex_outline(np.concatenate(low)) if low else None
 
 
 def link_footprints(
-    piece: Furniture,
     link: Link,
     pose: tuple[float, float, float],
     height: float = NAVIGATION_HEIGHT,
@@ -251,7 +245,7 @@ def link_footprints(
     One outline is enough where no place inside it is farther than 0.1 m from the parts; an L-shaped
     piece gets one for each part, so that its inner corner stays free.
     """
-    low = _low_parts(piece, link, pose, 0.0, height)
+    low = _low_parts(link, pose, 0.0, height)
     if not low:
         return []
     whole = convex_outline(np.concatenate(low))
@@ -262,7 +256,6 @@ def link_footprints(
 
 
 def _low_parts(
-    piece: Furniture,
     link: Link,
     pose: tuple[float, float, float],
     joint_pos: float,
@@ -270,7 +263,7 @@ def _low_parts(
 ) -> list[np.ndarray]:
     """Return (k, 2) points of each colliding part that begins below ``height``, in the world."""
     clouds = [shape_points(s) for s in link.shapes if s.collide]
-    world = link_frame(piece, link, pose, joint_pos)
+    world = link_frame(link, pose, joint_pos)
     placed = [cloud @ world[:3, :3].T + world[:3, 3] for cloud in clouds]
     return [cloud[:, :2] for cloud in placed if cloud[:, 2].min() < height]
 
@@ -298,7 +291,7 @@ def furniture_footprints(
         piece.name: [
             outline
             for link in piece.links
-            for outline in link_footprints(piece, link, layout.poses[piece.name], height)
+            for outline in link_footprints(link, layout.poses[piece.name], height)
         ]
         for piece in apartment.furniture
     }

@@ -126,7 +126,7 @@ def _frames(apartment: Apartment, layout: Layout) -> dict[str, tuple[np.ndarray,
     frames = {}
     for piece in apartment.furniture:
         for link in piece.links:
-            world = link_frame(piece, link, layout.poses[piece.name])
+            world = link_frame(link, layout.poses[piece.name])
             quat = np.array(matrix_to_quat(world[:3, :3]))
             frames[f"{piece.name}/{link.name}"] = (world[:3, 3], quat)
     return frames

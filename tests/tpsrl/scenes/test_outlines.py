@@ -23,12 +23,12 @@ def test_an_inner_corner_stays_free() -> None:
     """An L of 2 m and 2 m, 0.6 m deep: the robot can stand in its corner, and not on it."""
     piece = corner_piece(Shape("box", (0.3, 1.0, 0.4), (0.3, 1.0, 0.4)))
     pose = (0.5, -0.25, np.pi / 2)
-    outlines = geometry.link_footprints(piece, piece.links[0], pose)
+    outlines = geometry.link_footprints(piece.links[0], pose)
     assert len(outlines) == 2
     turn = np.array([[0.0, -1.0], [1.0, 0.0]])
     bounds = np.array([[-4.0, -4.0], [4.0, 4.0]])
     free = GridNavigation(outlines, bounds, radius=0.3)
-    whole = geometry.link_footprint(piece, piece.links[0], pose)
+    whole = geometry.link_footprint(piece.links[0], pose)
     assert whole is not None
     blocked = GridNavigation([whole], bounds, radius=0.3)
     corner = np.array([[1.0, 1.0], [1.7, 1.7], [0.3, 0.3], [1.5, 0.3]]) @ turn.T + pose[:2]
@@ -41,9 +41,9 @@ def test_a_shallow_corner_and_a_part_overhead_keep_one_outline() -> None:
     shallow = corner_piece(Shape("box", (0.3, 0.35, 0.4), (0.3, 0.35, 0.4)))
     lamp = corner_piece(Shape("box", (0.3, 1.0, 0.1), (0.3, 1.0, 1.9)))
     for piece in (shallow, lamp):
-        outlines = geometry.link_footprints(piece, piece.links[0], pose)
+        outlines = geometry.link_footprints(piece.links[0], pose)
         assert len(outlines) == 1
-        assert np.array_equal(outlines[0], geometry.link_footprint(piece, piece.links[0], pose))
+        assert np.array_equal(outlines[0], geometry.link_footprint(piece.links[0], pose))
 
 
 def test_our_own_furniture_needs_one_outline_a_link(apartment: Apartment) -> None:
@@ -51,7 +51,7 @@ def test_our_own_furniture_needs_one_outline_a_link(apartment: Apartment) -> Non
     layout = apartment.layouts["sc0_staging_00"]
     for piece in apartment.furniture:
         for link in piece.links:
-            found = geometry.link_footprints(piece, link, layout.poses[piece.name])
+            found = geometry.link_footprints(link, layout.poses[piece.name])
             assert len(found) <= 1, (piece.name, link.name)
 
 

@@ -168,7 +168,7 @@ def _receptacle_at(dataset: Dataset, layout: str, handle: str, pos: np.ndarray) 
     pose = dataset.apartment.layouts[layout].poses[name]
 
     def gap(item: Any) -> float:
-        world = link_frame(piece, find_link(piece, item.link), pose)
+        world = link_frame(find_link(piece, item.link), pose)
         local = world[:3, :3].T @ (pos - world[:3, 3]) - np.asarray(item.center)
         return float(np.linalg.norm(np.maximum(np.abs(local) - np.asarray(item.half_size), 0.0)))
 
