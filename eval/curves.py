@@ -105,6 +105,12 @@ def draw_curves(curves: Mapping[str, Mapping[str, np.ndarray]], out: Path) -> Pa
     return out
 
 
+def _label(path: Path) -> str:
+    """Return what a run is called: its folder, also where its metrics.jsonl is named."""
+    path = path.absolute()
+    return path.parent.name if path.name == "metrics.jsonl" else path.name.removesuffix(".jsonl")
+
+
 def _options(words: Sequence[str]) -> tuple[dict[str, list[Path]], dict[str, str]]:
     runs: dict[str, list[Path]] = {}
     options: dict[str, str] = {}
@@ -114,7 +120,10 @@ def _options(words: Sequence[str]) -> tuple[dict[str, list[Path]], dict[str, str
             options[name] = value
         else:
             stages = [Path(part) for part in (value if sign else word).split(",")]
-            runs[name if sign else stages[0].stem] = stages
+            label = name if sign else _label(stages[0])
+            if label in runs:
+                raise UserError(f"two runs are called '{label}'; name them: first={value or word}")
+            runs[label] = stages
     return runs, options
 
 
@@ -124,7 +133,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if {"-h", "--help"} & set(words):
         print(USAGE)
         return 0
-    runs, options = _options(words)
+    try:
+        runs, options = _options(words)
+    except UserError as error:
+        print(f"eval.curves: {error}", file=sys.stderr)
+        return 2
     points = options.get("points", "200")
     wrong = not points.isdigit() or int(points) < 1 or ("keep" in options and len(runs) != 1)
     if not runs or "out" not in options or wrong:

@@ -243,6 +243,8 @@ def _figures(kept: Sequence[tuple[Record, Path]]) -> list[str]:
             recording = Recording.load(file)
             wanted = recording.about["simulator"].get("scenes")
             if stage is None or wanted != scenes:
+                if stage is not None:
+                    stage.close()
                 stage, scenes = make_stage(None, wanted), wanted
             stage.reset([recording.episode], [0])
             stage.place(recording.poses(len(recording) - 1))

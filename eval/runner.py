@@ -166,7 +166,7 @@ class _Session:
             with tally, pool:
                 for done in pool.run(todo):
                     if done.result is None:
-                        extra = {"exit_code": done.exit_code}
+                        extra = {"exit_code": done.exit_code, "hung": done.hung}
                         record = study.failed(done.job, "worker_died", extra)
                     else:
                         record, self.engine = done.result

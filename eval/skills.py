@@ -16,7 +16,7 @@ from planner.chain.catalog import agent_kind
 from skills.book import BOOK, row_of
 from skills.envs.starts import beginnings
 from skills.learned.cards import SHIPPED, PolicyFiles, digest
-from skills.learned.find import find_policy, trained_in
+from skills.learned.find import acts_as, find_policy
 from skills.learned.inference import NumpyPolicy, read_weights
 from skills.tasks.sensors import COLOUR
 from tpsrl import options
@@ -177,12 +177,7 @@ def _as_trained(policy: PolicyFiles) -> dict[str, Any]:
     coloured = [shape[0] for name, shape in seen.items() if name in COLOUR]
     if coloured:
         args["colour"] = coloured[0]
-    told = trained_in(policy.path, read_weights(policy.path)[1]).get("env_args", {})
-    if "stop" in told:
-        args["stop"] = told["stop"]
-    if "suction" in told.get("options", {}):
-        args["options"] = {"suction": told["options"]["suction"]}
-    return args
+    return args | acts_as(policy.path, read_weights(policy.path)[1])
 
 
 def _engine(config: SkillEvalConfig) -> dict[str, Any]:

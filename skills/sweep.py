@@ -145,6 +145,8 @@ def _run(config: SweepConfig, todo: Sequence[Trial], ended: Callable[[Trial], No
             scheduler=config.scheduler,
             steps=max(trial.total_steps for trial in todo),
         )
+    for trial in todo:  # workers may have no processes that would make what is missing
+        training.provide(*training.parse(trial.words))
     attempts = config.launch.restarts + 1
     with JobPool[Trial, None](_training, config.workers, attempts, float("inf")) as pool:
         for trial, _ in pool.results(todo):

@@ -182,10 +182,19 @@ def run(
     if keys.skill is None:
         return train(config, on_record=on_record)
     settle_threads(config)
-    config.env_args |= _episodes(keys, config.env_args)
-    config.env_args |= _starts(keys, config.env_args)
+    provide(keys, config)
     _note_origin(Path(config.out), words)
     return train(config, on_record=on_record)
+
+
+def provide(keys: TrainKeys, config: TrainConfig) -> None:
+    """Make the episodes and starts that a training of a skill needs, once on a machine.
+
+    Processes do it, so a worker process of something else cannot.
+    """
+    if keys.skill is not None:
+        config.env_args |= _episodes(keys, config.env_args)
+        config.env_args |= _starts(keys, config.env_args)
 
 
 def _episodes(keys: TrainKeys, env_args: Mapping[str, Any]) -> dict[str, Any]:

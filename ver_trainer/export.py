@@ -184,7 +184,8 @@ def _critic_copies(
 def _adapt(weights: dict[str, Tensor], header: dict[str, Any], policy: Policy) -> None:
     """Turns means of a normal head into log odds where ``policy`` chooses between -1 and +1.
 
-    A mean of -1 becomes the probability ``net.binary_initial`` of +1; signs stay.
+    A mean of -1 becomes the probability ``net.binary_initial`` of +1; where that is a half or more
+    a mean of +1 becomes it, or 0.73 if it is less. Signs stay.
     """
     head = policy.actor
     size = policy.spec.action.size
@@ -197,7 +198,8 @@ def _adapt(weights: dict[str, Tensor], header: dict[str, Any], policy: Policy) -
     for name in ("actor.linear.weight", "actor.linear.bias"):
         for row, p in zip(chosen, initial, strict=True):
             if not before[row] and len(weights[name]) >= size:
-                weights[name][row % size] *= math.log((1 - p) / p)
+                odds = math.log((1 - p) / p)
+                weights[name][row % size] *= odds if odds > 0 else max(-odds, 1.0)
 
 
 def _part(name: str) -> str:

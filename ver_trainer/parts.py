@@ -36,6 +36,11 @@ from ver_trainer.rollout.collector import Collector
 from ver_trainer.rollout.storage import RolloutStorage
 from ver_trainer.schemes import collect_rules, scheme_of
 
+_NO_EVALUATION = (
+    "log.eval_interval is for environments that step one at a time: use log.eval_interval=0 with a"
+    " batched environment and evaluate its checkpoints apart"
+)
+
 
 @dataclass
 class Parts:
@@ -311,16 +316,15 @@ def _probe(
     env = replace(factory, worlds=min(factory.worlds, 1))()
     made = int(env.num_envs) if is_batched(env) else 0
     if made and config.log.eval_interval and not named:
-        raise ConfigError(
-            "log.eval_interval is for environments that step one at a time: use "
-            "log.eval_interval=0 with a batched environment and evaluate its checkpoints apart"
-        )
+        raise ConfigError(_NO_EVALUATION)
     if made and config.collector == "inline":
         from ver_trainer.rollout.batched import BatchedEnv
 
         # Worlds are seeded with successive numbers, so ranks begin far apart.
         batched = BatchedEnv(env, config.seed + 1_000_003 * group.rank)
         if batched.hands_over_tensors():
+            if config.log.eval_interval:
+                raise ConfigError(_NO_EVALUATION)
             if named:
                 env.close()
                 batched = BatchedEnv(factory(), batched.seed)

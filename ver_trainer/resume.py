@@ -77,7 +77,7 @@ def read_state(checkpoint: Path, rank: int, size: int, loose: bool) -> dict[str,
     """
     if loose and not (checkpoint / f"state.{rank}.pt").is_file():
         shared = CheckpointManager.load(checkpoint, 0)
-        return {k: v for k, v in shared.items() if k not in ("random", "next_episodes", "carried")}
+        return {k: v for k, v in shared.items() if k not in ("random", "next_episodes")}
     saved = read_meta(checkpoint).get("ranks", size)
     if saved != size and not loose:
         raise CheckpointError(

@@ -20,6 +20,7 @@ from ver_trainer.digests import read_meta
 from ver_trainer.errors import ConfigError
 from ver_trainer.files import Lock, locked, replacing, write_json
 from ver_trainer.finding import Found
+from ver_trainer.reading import MIB, read_json
 from ver_trainer.resume import read_state
 
 _PACKAGES = ("torch", "numpy", "gymnasium", "omegaconf", "safetensors", "tensorboard", "mujoco")
@@ -85,14 +86,24 @@ class RunFolder:
         self._lock = None
 
     def write_provenance(self, config: TrainConfig) -> None:
-        """Writes config.yaml, versions.json, git.json and git.diff."""
+        """Writes config.yaml, versions.json, git.json (with earlier commits) and git.diff."""
         with replacing(self.path / "config.yaml") as temporary:
             OmegaConf.save(OmegaConf.structured(config), temporary)
         write_json(self.path / "versions.json", versions())
         state, diff = git_state()
-        write_json(self.path / "git.json", state)
+        write_json(self.path / "git.json", state | self._earlier(state))
         with replacing(self.path / "git.diff") as temporary:
             temporary.write_text(diff)
+
+    def _earlier(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Commits at which the run was before it went on at another one."""
+        path = self.path / "git.json"
+        if not path.exists():
+            return {}
+        before = read_json(path, MIB, "delete it")
+        earlier = list(before.pop("earlier", []))
+        earlier += [before] if before != state else []
+        return {"earlier": earlier} if earlier else {}
 
     def _check_same(self, config: TrainConfig, checkpoint: Path) -> None:
         old = _flat(read_meta(checkpoint).get("config", {}))
@@ -151,15 +162,15 @@ def versions() -> dict[str, str]:
 def git_state() -> tuple[dict[str, Any], str]:
     """Commit and dirtiness of the source tree, and its diff; empty outside a git checkout."""
     root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():  # installed, perhaps inside of another project
+        return {"commit": None, "dirty": False}, ""
 
     def git(*arguments: str) -> str:
         try:
-            result = subprocess.run(
-                ["git", *arguments], cwd=root, capture_output=True, text=True, timeout=10
-            )
+            result = subprocess.run(["git", *arguments], cwd=root, capture_output=True, timeout=10)
         except (OSError, subprocess.TimeoutExpired):
             return ""
-        return result.stdout if result.returncode == 0 else ""
+        return result.stdout.decode(errors="replace") if result.returncode == 0 else ""
 
     commit, diff = git("rev-parse", "HEAD").strip(), git("diff", "HEAD")
     return {"commit": commit or None, "dirty": bool(diff)}, diff

@@ -138,7 +138,8 @@ class Runner:
                 self._resumed = {}
             if parts.group.is_first:
                 self.folder.settle(self._found)
-                self.folder.write_provenance(self.config)
+                if self.steps < self.config.total_steps:
+                    self.folder.write_provenance(self.config)
             parts.group.barrier()
             resumed = self.updates if self.checkpoint is not None else None
             logger = self._open_logger(resumed)
@@ -204,7 +205,8 @@ class Runner:
         return True
 
     def _say_stopped(self) -> None:
-        again = "put back into the queue" if self.signals.requeue() else "run the command again"
+        queued = self.parts.group.is_first and self.signals.requeue()
+        again = "put back into the queue" if queued else "run the command again"
         self.logger.message(
             f"stopped by a signal after {self.steps:,} steps; checkpoint written, {again} to go on"
         )
@@ -282,7 +284,8 @@ class Runner:
         group = self.parts.group
         if group.size == 1:
             self.signals.check()
-        elif group.sum_array(np.array([float(self.signals.received > 0)]))[0] > 0:
+        elif found := int(group.gather_array(np.array([float(self.signals.received)])).max()):
+            self.signals.received = self.signals.received or found
             raise Interrupted("signal")
 
     def _after_update(

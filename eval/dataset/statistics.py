@@ -19,9 +19,23 @@ def of_rows(values: np.ndarray) -> Stats:
 
 def of_pictures(pictures: Sequence[np.ndarray]) -> Stats:
     """Return the statistics of each channel of (H, W, 3) uint8 pictures, in [0, 1]."""
-    pixels = np.stack(pictures).reshape(-1, 3) / 255.0
-    found = _measured(pixels, len(pictures))
-    return {k: v if k == "count" else v.reshape(3, 1, 1) for k, v in found.items()}
+    counts = np.zeros((256, 3), dtype=np.int64)  # all pixels of an episode would fill the memory
+    for picture in pictures:
+        for k in range(3):
+            counts[:, k] += np.bincount(picture[..., k].ravel(), minlength=256)
+    levels, total = np.arange(256)[:, None] / 255.0, counts[:, 0].sum()
+    mean = (levels * counts).sum(0) / total
+    found = {"mean": mean, "std": np.sqrt(((levels - mean) ** 2 * counts).sum(0) / total)}
+    for name, part in {"min": 0.0, "max": 1.0, **QUANTILES}.items():
+        found[name] = np.array([_ranked(column, part * (total - 1)) for column in counts.T])
+    shaped = {name: value.reshape(3, 1, 1) for name, value in found.items()}
+    return {**shaped, "count": np.array([len(pictures)])}
+
+
+def _ranked(counts: np.ndarray, rank: float) -> float:
+    """Return the value of a rank among counted bytes, in [0, 1], between two ranks their mean."""
+    below, above = np.searchsorted(counts.cumsum(), [np.floor(rank), np.ceil(rank)], side="right")
+    return float(below + (above - below) * (rank % 1.0)) / 255.0
 
 
 def _measured(rows: np.ndarray, count: int) -> Stats:

@@ -30,12 +30,11 @@ class Places:
         self._sim, self._room = sim, Room(apartment, sim.scene(0))
         self._placer = Placer(self._room, types)
 
-    def targets(self, wanted: Sequence[tuple[int, str]], seed: int = 0) -> list[Target]:
+    def targets(self, wanted: Sequence[tuple[int, str]]) -> list[Target]:
         """Return targets with free goal positions.
 
         Args:
             wanted: index of the object, name of the place.
-            seed: of the search for free positions.
 
         Raises:
             UserError: an object is asked for twice, or there is no room for it.
@@ -49,7 +48,7 @@ class Places:
             if index not in moved:
                 pose = Pose(state.object_pos[0, index], state.object_quat[0, index])
                 others.add(self._placer.outline(item.type, pose, item.type))
-        rng, found = np.random.default_rng(seed), []
+        rng, found = np.random.default_rng(0), []
         for index, place in wanted:
             item = episode.objects[index]
             spot = self._placer.sample(rng, item.type, place, others)

@@ -58,10 +58,12 @@ def run(overrides: list[str]) -> int:
     if not config.out.name.endswith((".json", ".json.gz")):
         raise UserError(f"out={config.out} must end in .json or .json.gz")
     if config.moved is not None:
-        return _move(config, config.moved)
+        _refuse_rules(overrides)
     code = as_one_job(config.launch, "episodes", run, overrides, config.workers)
     if code is not None:
         return code
+    if config.moved is not None:
+        return _move(config, config.moved)
     scenario = load_scenario(config.scenario)
     if config.clutter is not None:
         scenario = with_clutter(scenario, config.clutter)
@@ -77,6 +79,12 @@ def run(overrides: list[str]) -> int:
         for reason, count in rejections.most_common(5):
             print(f"  {count:5d}  {reason}")
     return 0
+
+
+def _refuse_rules(overrides: list[str]) -> None:
+    for key in ("scenario", "clutter"):
+        if any(word.startswith(f"{key}=") for word in overrides):
+            raise UserError(f"moved= moves episodes as they are: leave {key}= out")
 
 
 def _move(config: EpisodesConfig, source: Path) -> int:

@@ -20,7 +20,7 @@ from tpsrl.errors import UserError
 from tpsrl.generation.goals import draw_goal, within_reach
 from tpsrl.generation.rules import OPENED
 from tpsrl.scenes.apartment import load_apartment
-from tpsrl.scenes.geometry import find_link, find_receptacle, receptacle_box
+from tpsrl.scenes.geometry import find_link, receptacle_box
 
 NOT_HOLDING = Atom("not_holding")
 
@@ -107,7 +107,7 @@ class Meaning:
         if clause.verb == "go":
             return [self._at(clause)]
         if clause.verb == "tidy":
-            return self._scenario_goal()
+            return self._scenario_goal(clause)
         found = [k for things in clause.things for k in self._objects(things)]
         if clause.verb == "take":
             if len(found) > 1:
@@ -190,12 +190,16 @@ class Meaning:
                 wanted = own[k].goal_receptacle
             else:
                 wanted = self._choose(k, place, own.get(k))
-            before = self._goes_to.setdefault(k, wanted)
-            if before != wanted:
-                raise UserError(
-                    f"'{clause.text}': '{self._name(k)}' is to go to two places, '{before}' and"
-                    f" '{wanted}'; say one"
-                )
+            self._settle(k, wanted, clause)
+
+    def _settle(self, index: int, place: str, clause: Clause) -> None:
+        """Note where an object goes."""
+        before = self._goes_to.setdefault(index, place)
+        if before != place:
+            raise UserError(
+                f"'{clause.text}': '{self._name(index)}' is to go to two places, '{before}' and"
+                f" '{place}'; say one"
+            )
 
     def _choose(self, index: int, place: NamedPlace, own: Target | None) -> str:
         """Set the goal of an object on one of the places that may be meant, and return that."""
@@ -284,7 +288,6 @@ class Meaning:
         label = f"{self.lexicon.place_name(receptacle).replace(' ', '_')}|spot"
         if all(spot.label != label for spot in self._spots):
             apartment = load_apartment()
-            find_receptacle(apartment, receptacle)
             box = receptacle_box(apartment, apartment.layouts[self.episode.layout], receptacle)
             lying = [k for k, o in enumerate(self.episode.objects) if o.receptacle == receptacle]
             index = lying[0] if lying else 0
@@ -293,13 +296,13 @@ class Meaning:
             self._spots.append(Target(index, pos, o.quat, label, o.receptacle, receptacle))
         return label
 
-    def _scenario_goal(self) -> list[Atom]:
+    def _scenario_goal(self, clause: Clause) -> list[Atom]:
         """Return the scenario's own goal in this errand's labels."""
         problem = rename(hab_problem(self.scenario or self.episode.scenario), self.episode)
         names: dict[str, str] = {}
         for target in self.episode.targets:
             label = self._label(target.object_index)
-            self._goes_to[target.object_index] = target.goal_receptacle
+            self._settle(target.object_index, target.goal_receptacle, clause)
             names |= {target.label: label, GOAL_PREFIX + target.label: GOAL_PREFIX + label}
         return [a.bind(names) for a in problem.goal if a != NOT_HOLDING]
 

@@ -212,8 +212,6 @@ class GoalReader:
         self._eat("article")
         word = self._eat("quantity")
         self._eat("article")
-        if word is None and self._words[self._at : self._at + 1]:
-            word = self._eat("quantity")  # "the two cans"
         if word is None:
             return 1, False, False
         count = _QUANTITIES[word]

@@ -18,7 +18,7 @@ from skills.learned.cards import (
     weights_path,
     write_card,
 )
-from skills.learned.find import find_file, find_policy, is_single, skill_of, trained_in
+from skills.learned.find import acts_as, find_file, find_policy, is_single, skill_of, trained_in
 from skills.learned.inference import read_weights
 from skills.learned.wiring import wiring
 from tpsrl.errors import UserError
@@ -92,7 +92,7 @@ def run(overrides: list[str]) -> int:
         if config.repeats:
             card = _with_repeats(config.repeats, card)
     tensors, header = read_weights(source)
-    about = (None, "full") if card is None else (card.skill, card.actions)
+    about = () if card is None else (card.skill, card.actions, acts_as(source, header).get("stop"))
     facts = {"wiring": wiring(tensors, header, *about)}
     if config.format != "safetensors":
         return _write_network(config, name, source, card, facts)

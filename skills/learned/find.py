@@ -167,6 +167,18 @@ def trained_in(path: Path, header: Mapping[str, Any]) -> dict[str, Any]:
     return {key: told[key] for key in ("env", "env_args") if key in told}
 
 
+def acts_as(path: Path, header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a policy's actions depend on, beside its card's, as far as its training said it.
+
+    Returns:
+        Keywords of :func:`skills.book.make_task`: ``stop``, and of ``options`` ``suction``.
+    """
+    args = trained_in(path, header).get("env_args", {})
+    options = args.get("options") or {}
+    found = {"stop": args["stop"]} if "stop" in args else {}
+    return found | ({"options": {"suction": options["suction"]}} if "suction" in options else {})
+
+
 def skill_of(path: Path, header: Mapping[str, Any]) -> str | None:
     """Return the skill that a policy was trained on, ``None`` if nothing says so."""
     env = str(trained_in(path, header).get("env", "")).rpartition(":")[2]

@@ -7,12 +7,16 @@ navigation by its own stop action, which counts within 2 m of the goal only (VER
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from skills.book import Actions, Contract, make_task
+from skills.book import Actions, Contract, Stop, make_task
 from skills.interface import Skill, SkillCall, SkillStatus
 from skills.learned.cards import Card, PolicyFiles
-from skills.learned.inference import NumpyPolicy
+from skills.learned.find import acts_as
+from skills.learned.inference import NumpyPolicy, read_weights
 from skills.learned.restless import Restless
 from skills.tasks.base import Task
 from skills.tasks.scan import scan_for
@@ -30,6 +34,7 @@ class LearnedSkill(Skill):
         card: of the policy.
         policy: its network; the recurrent state is cleared at every reset, and with it the
             previous action of a policy that reads it.
+        acts: what its actions depend on otherwise, see :func:`skills.learned.find.acts_as`.
 
     Attributes:
         task: of the policy.
@@ -39,9 +44,11 @@ class LearnedSkill(Skill):
 
     privileged = False
 
-    def __init__(self, card: Card, policy: NumpyPolicy) -> None:
+    def __init__(
+        self, card: Card, policy: NumpyPolicy, acts: Mapping[str, Any] | None = None
+    ) -> None:
         self.name = card.skill
-        self._policy, self.task = policy, _task_of(card, policy)
+        self._policy, self.task = policy, _task_of(card, policy, acts or {})
         self._restless = Restless(self.task.layout.moving)
 
     @classmethod
@@ -51,7 +58,8 @@ class LearnedSkill(Skill):
         Raises:
             UserError: the weights cannot be read or do not fit the card.
         """
-        return cls(policy.card, NumpyPolicy.load(policy.path))
+        acts = acts_as(policy.path, read_weights(policy.path)[1])
+        return cls(policy.card, NumpyPolicy.load(policy.path), acts)
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
         """See :meth:`Skill.reset`.
@@ -97,7 +105,8 @@ class LearnedSkill(Skill):
         if flat is not wanted:
             self._policy.did(flat)
         robot, stop = self.task.robot_action(view, np.tile(flat, (sim.num_envs, 1)))
-        self._stopped = bool((stop & self.task.stop_counts(view))[env_id])
+        counts = self.task.stop_counts(view) & (not self.task.stops_itself)
+        self._stopped = bool((stop & counts)[env_id])
         self.told = np.asarray(robot)[:, ACTION_GRIP:]
         return np.asarray(robot)[env_id]
 
@@ -143,16 +152,23 @@ def _pixels_of(sim: Simulator) -> int:
         return 0
 
 
-def _task_of(card: Card, policy: NumpyPolicy) -> Task:
+def _task_of(card: Card, policy: NumpyPolicy, acts: Mapping[str, Any]) -> Task:
     """Return the skill's task with what a policy senses.
 
     Raises:
-        UserError: the policy has another number of actions, or looks at what no chain renders.
+        UserError: the policy has another number of actions, lacks the stop by which its skill ends
+            in a chain, or looks at what no chain renders.
     """
     contract: Contract = card.contract  # type: ignore[assignment]
     actions: Actions = card.actions  # type: ignore[assignment]
-    options = {"sensors": tuple(policy.observations)}
-    task = make_task(card.skill, contract=contract, actions=actions, options=options)
+    options = {"sensors": tuple(policy.observations), **acts.get("options", {})}
+    stop: Stop = acts.get("stop", "action")
+    task = make_task(card.skill, contract=contract, actions=actions, stop=stop, options=options)
+    if task.stops_itself and type(task).at_end is Task.at_end:
+        raise UserError(
+            f"the policy of '{card.skill}' was trained with stop={stop}, and in a chain its own"
+            " stop ends it; measure it with 'tpsrl eval skill='."
+        )
     if colour := [name for name in task.sensors if name in COLOUR]:
         raise UserError(
             f"the policy of '{card.skill}' looks at {', '.join(colour)}, and a chain renders depth"

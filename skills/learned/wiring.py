@@ -26,6 +26,7 @@ def wiring(
     header: Mapping[str, Any],
     skill: str | None = None,
     actions: str = "full",
+    stop: str | None = None,
 ) -> dict[str, Any]:
     """Return what a policy reads and gives, as plain values.
 
@@ -34,6 +35,7 @@ def wiring(
         header: of its file.
         skill: whose observations and actions they are, ``None`` for another environment's.
         actions: ``"full"`` or ``"restricted"``.
+        stop: ``"action"`` or ``"success"``, which has none; ``None`` is the first.
 
     Returns:
         ``observations`` in the order of the inputs, each with name, shape and dtype, the mean and
@@ -54,8 +56,8 @@ def wiring(
     remembered = size if net.get("previous_action", False) else 0
     found: dict[str, Any] = {"observations": rows, "action": _plain_action(spec["action"])}
     if skill is not None:
-        layout = make_task(skill, actions=actions).layout  # type: ignore[arg-type]
-        found["action"] |= {"entries": _entries(layout)}
+        task = make_task(skill, actions=actions, stop=stop or "action")  # type: ignore[arg-type]
+        found["action"] |= {"entries": _entries(task.layout)}
         found["control_hz"] = fetch.CONTROL_HZ
     return {**found, "state": layers + remembered}
 

@@ -19,6 +19,8 @@ _SMALL_TURN = 0.3
 _SWEEP_STEP = 0.17
 _RUN_UP = (0.7, 0.55, 0.4)
 """The robot turns this far behind its goal and drives the rest straight, m."""
+_MOST_STEPS = 290
+"""Of a way, before the robot goes straight for its end."""
 _EIGHT = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0)])
 
 
@@ -102,8 +104,6 @@ def drive_to(
     env_id: int,
     navigation: Navigation,
     goal: np.ndarray,
-    arm: np.ndarray | None = None,
-    limit: int = 290,
     near: float = 0.0,
 ) -> Actions:
     """Drive along a comfortable path to a (3,) pose.
@@ -113,8 +113,6 @@ def drive_to(
         env_id: its world.
         navigation: free space, open doors taken out.
         goal: (3,) pose.
-        arm: (7,) posture to move the arm to on the way.
-        limit: most steps.
         near: a robot this near to the goal only turns, m.
 
     Raises:
@@ -125,18 +123,18 @@ def drive_to(
         goal = np.append(view.base[:2], goal[2])
     before = _run_up(navigation, view.base, goal)
     if before is not None:
-        yield from _follow(sim, env_id, navigation, before, limit)
+        yield from _follow(sim, env_id, navigation, before)
         yield from move(sim, env_id, base=_facing(look(sim, env_id).base, before), limit=60)
         yield from turn_to(sim, env_id, navigation, float(before[2]))
     else:
-        yield from _follow(sim, env_id, navigation, goal, limit)
+        yield from _follow(sim, env_id, navigation, goal)
         view = look(sim, env_id)
         if np.linalg.norm(goal[:2] - view.base[:2]) > 0.02:
             facing = _facing(view.base, goal)
             yield from turn_to(sim, env_id, navigation, float(facing[2]))
             yield from move(sim, env_id, base=_facing(look(sim, env_id).base, goal), limit=60)
         yield from turn_to(sim, env_id, navigation, float(goal[2]))
-    yield from move(sim, env_id, base=goal, arm=arm, limit=120)
+    yield from move(sim, env_id, base=goal, limit=120)
 
 
 def turn_to(sim: Simulator, env_id: int, navigation: Navigation, yaw: float) -> Actions:
@@ -222,13 +220,11 @@ def _blocked_around(navigation: Navigation, xy: np.ndarray) -> int:
     return int(np.sum(~navigation.is_navigable(xy + 0.5 * ring)))
 
 
-def _follow(
-    sim: Simulator, env_id: int, navigation: Navigation, goal: np.ndarray, limit: int
-) -> Actions:
+def _follow(sim: Simulator, env_id: int, navigation: Navigation, goal: np.ndarray) -> Actions:
     """Drive along a comfortable path until the rest of the way is short and straight."""
     field: ComfortField | None = None
     backwards = False
-    for _ in range(limit):
+    for _ in range(_MOST_STEPS):
         view = look(sim, env_id)
         left = float(np.linalg.norm(goal[:2] - view.base[:2]))
         if at_pose(view.base, goal) or _straight(navigation, view.base, goal, left):

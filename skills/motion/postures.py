@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -23,8 +23,8 @@ def arm_steps(start: np.ndarray, goal: np.ndarray) -> float:
     return float(np.abs(goal - start)[:-1].max()) / ARM_DELTA
 
 
-@lru_cache(maxsize=4)
-def _rest_postures(within: float) -> np.ndarray:
+@cache
+def _rest_postures() -> np.ndarray:
     """Return (k, 7) postures that hold the cup near its resting position.
 
     With the elbow swung out by the rolls, such a posture is nearer to a stretched arm.
@@ -40,19 +40,18 @@ def _rest_postures(within: float) -> np.ndarray:
     )
     postures = np.array([(*joints, 0.0) for joints in grid])
     tips = np.array([kinematics.forward(qpos).pos for qpos in postures])
-    return postures[np.linalg.norm(tips - RESTING_POSITION, axis=1) < within]
+    return postures[np.linalg.norm(tips - RESTING_POSITION, axis=1) < _REST_WITHIN]
 
 
-def rest_posture(qpos: np.ndarray, within: float = _REST_WITHIN) -> np.ndarray:
+def rest_posture(qpos: np.ndarray) -> np.ndarray:
     """Return the (7,) resting posture that is reached soonest from ``qpos``.
 
     Among postures reached about as soon, the one nearest to ``ARM_INIT``.
 
     Args:
         qpos: (7,) rad.
-        within: how near to its resting position the cup comes, m.
     """
-    postures = _rest_postures(within)
+    postures = _rest_postures()
     steps = np.abs(postures - qpos).max(axis=1)
     home = np.abs(postures - ARM_INIT).max(axis=1)
     return postures[int(np.argmin(steps + 0.15 * home))].copy()

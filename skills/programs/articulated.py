@@ -13,7 +13,7 @@ from skills.motion.moves import Actions, GiveUpError, move, still
 from skills.motion.paths import drive_to
 from skills.motion.postures import rest_posture
 from skills.motion.view import RobotView, look
-from skills.programs.handles import Lead, plan_lead
+from skills.programs.handles import BACK, Lead, plan_lead
 from skills.programs.program import ScriptedSkill
 from skills.tasks.outlines import free_space, handle_index
 from skills.tasks.tolerances import AT_REST, SURELY_CLOSED, SURELY_OPEN
@@ -28,8 +28,6 @@ _SHUT = 0.012
 """A joint below this is shut and need not be pressed any more, m or rad."""
 _BEYOND = 0.06
 """If the cup meets nothing where the handle should be, it goes on this far, m."""
-_BACK = 0.25
-"""After letting go the robot backs away this far, m."""
 
 
 class _Articulated(ScriptedSkill):
@@ -123,7 +121,7 @@ class _Articulated(ScriptedSkill):
             yield action
         view = look(sim, env_id)
         navigation = sim.scene(env_id).navigation
-        for back in (_BACK, 0.15, 0.08):
+        for back in (BACK, 0.15, 0.08):
             pose = view.base - back * np.append(unit(view.base[2]), 0.0)
             if np.linalg.norm(navigation.clamp_motion(view.base[:2], pose[:2]) - pose[:2]) < 1e-6:
                 yield from move(sim, env_id, base=pose, reverse=True, speed=0.4, grip=-1.0)

@@ -26,7 +26,7 @@ _PULL = 0.09
 _WIDEST = np.radians(62.0)
 """Largest angle between the arm and the front's normal, rad."""
 _DOOR_CLEARANCE = 0.36
-_BACK = 0.25
+BACK = 0.25
 """After letting go the robot backs away this far, m."""
 _MOST_QUERIES = 40
 
@@ -178,7 +178,7 @@ def _leads(
     tracks, turned, good = _follow(path, start, yaw, grid[:, 2], radius, lever)
     good &= closed.is_navigable(tracks[..., :2]).all(axis=1)
     ends = tracks[:, -1]
-    behind = ends[:, :2] - _BACK * np.stack([np.cos(ends[:, 2]), np.sin(ends[:, 2])], -1)
+    behind = ends[:, :2] - BACK * np.stack([np.cos(ends[:, 2]), np.sin(ends[:, 2])], -1)
     good &= closed.is_navigable(behind)
     good &= _clear_of_door(path, tracks)
     field = navigation.distance_field(view.base[None, :2])

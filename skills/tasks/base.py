@@ -213,8 +213,11 @@ class Task(ABC, Generic[P]):
         return self.never(view)
 
     def grip(self, view: View, command: Array) -> Array:
-        """Return the (n,) grip command that reaches the robot instead of ``command``."""
-        return command
+        """Return the (n,) grip command that reaches the robot instead of ``command``.
+
+        Where the action has no grip, what is held stays held and nothing is grasped.
+        """
+        return command if self.layout.grip else view.xp.where(view.holds, 1.0, -1.0)
 
     def robot_action(self, view: View, action: Array) -> tuple[Array, Array]:
         """Split a flat action.

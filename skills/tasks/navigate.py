@@ -127,10 +127,6 @@ class NavigateTask(Task[NavigateProgress]):
             angle=view.xp.where(near, self._turn(view), float("nan")),
         )
 
-    def grip(self, view: View, command: Array) -> Array:
-        """What is held stays held; nothing is grasped on the way."""
-        return view.xp.where(view.holds, 1.0, -1.0)
-
     def advance(self, view: View, progress: NavigateProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
         xp = view.xp

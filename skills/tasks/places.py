@@ -18,6 +18,8 @@ BALANCED = "balanced"
 SHARES = {"open": 0.5, "cabinet": 0.25, "drawer": 0.25}
 """How often each kind is drawn with ``places="balanced"``."""
 
+BEYOND = 0.06
+"""What lies farther out than this from a receptacle's box is not on it, m."""
 AHEAD, BESIDE = 0.5, 0.15
 """A base stands before a cabinet's shelf farther out and less to the side than this, m."""
 
@@ -29,20 +31,18 @@ def link_pose(sim: Simulator, env_id: int, joint: int) -> tuple[np.ndarray, np.n
     return np.asarray(s.link_pos[env_id][joint], dtype=np.float64), rotation_matrix(quat)
 
 
-def support_height(sim: Simulator, env_id: int, point: np.ndarray, margin: float = 0.06) -> float:
+def support_height(sim: Simulator, env_id: int, point: np.ndarray) -> float:
     """Return the height of the receptacle surface below a (3,) point, 0 if there is none."""
-    return max((h for h, _ in _supports(sim, env_id, point, margin)), default=0.0)
+    return max((h for h, _ in _supports(sim, env_id, point)), default=0.0)
 
 
 def support(sim: Simulator, env_id: int, point: np.ndarray) -> ReceptacleInfo | None:
     """Return the receptacle on which a (3,) point lies, ``None`` for none."""
-    found = _supports(sim, env_id, point, 0.06)
+    found = _supports(sim, env_id, point)
     return max(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def _supports(
-    sim: Simulator, env_id: int, point: np.ndarray, margin: float
-) -> list[tuple[float, ReceptacleInfo]]:
+def _supports(sim: Simulator, env_id: int, point: np.ndarray) -> list[tuple[float, ReceptacleInfo]]:
     found = []
     for place in sim.scene(env_id).receptacles.values():
         if place.joint >= 0:
@@ -50,7 +50,7 @@ def _supports(
         else:
             pos, rotation = place.pos, place.rotation
         local = rotation.T @ (point - pos) - place.center
-        inside = np.all(np.abs(local[:2]) <= place.half_size[:2] + margin)
+        inside = np.all(np.abs(local[:2]) <= place.half_size[:2] + BEYOND)
         if inside and -place.half_size[2] - 0.01 <= local[2] <= place.half_size[2] + 0.1:
             height = (pos + rotation @ place.center)[2] - place.half_size[2]
             found.append((float(height), place))

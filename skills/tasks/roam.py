@@ -57,10 +57,6 @@ class RoamTask(Task[P]):
             (2,) m, ``None`` if that was all.
         """
 
-    def grip(self, view: View, command: Array) -> Array:
-        """Nothing is grasped on the way."""
-        return view.xp.full_like(command, -1.0)
-
 
 def _reachable(navigation: Navigation, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (k, 2) a (2,) place and all free points, and their geodesic distances from it, m."""

@@ -183,13 +183,17 @@ def drop(sim: Simulator, env_id: int, rng: np.random.Generator, index: int) -> b
     return False
 
 
+_LATTICE = 16.0
+"""The lattice reaches at least so far from the origin along both axes, m."""
 _LATTICES: WeakKeyDictionary[Navigation, np.ndarray] = WeakKeyDictionary()
 
 
 def free_points(navigation: Navigation) -> np.ndarray:
     """Return the navigable points of a 0.1 m lattice; made once per apartment layout."""
     if navigation not in _LATTICES:
-        line = np.arange(-16.0, 16.05, 0.1)
-        grid = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
+        low, high = np.minimum(np.floor(navigation.bounds[0]), -_LATTICE), navigation.bounds[1]
+        high = np.maximum(np.ceil(high), _LATTICE) + 0.05
+        lines = [np.arange(a, b, 0.1) for a, b in zip(low, high, strict=True)]
+        grid = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1).reshape(-1, 2)
         _LATTICES[navigation] = grid[navigation.is_navigable(grid)]
     return _LATTICES[navigation]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -150,6 +152,17 @@ def batches(out: Path, kind: str) -> None:
     (out / f"batch{parts.group.rank}.json").write_text(json.dumps(found, default=bool))
 
 
+def signalled(out: Path) -> None:
+    """Trains until the second rank alone is told to stop; saves what each says of it."""
+    runner = Runner(small_config(out, "total_steps=1000000", env_args={"kind": "Ragged"}), make)
+    rank = runner.parts.group.rank
+    if rank == 1:
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    result = runner.run()
+    (out / f"signal{rank}.json").write_text(json.dumps([result.finished, result.signal]))
+
+
 if __name__ == "__main__":
-    jobs = {f.__name__: f for f in (gradient, training, connecting, deciding, full_disk, batches)}
+    known = (gradient, training, connecting, deciding, full_disk, batches, signalled)
+    jobs = {f.__name__: f for f in known}
     jobs[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -82,7 +82,7 @@ class BatchSlot:
         self._return = np.zeros(self.count)
         self._length = np.zeros(self.count, np.int64)
         self._begun = False
-        take_up(self.env, float(self._buffers["carried"][0]))
+        take_up(self.env, float(self._buffers["carried"].mean()))  # batches may have been others
 
     def reset(self) -> None:
         """Begins an episode in every world and writes the first observations."""

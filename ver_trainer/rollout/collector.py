@@ -128,6 +128,7 @@ class Collector:
         self._unit = pool.unit_size
         self._inference_seconds = 0.002
         self._finite = [k for k in storage.obs if storage.obs[k].is_floating_point()]
+        self._check_rewards = check_finite
         if not check_finite:
             self._finite = []
 
@@ -287,7 +288,7 @@ class Collector:
 
     def _check_finite(self, envs: np.ndarray) -> None:
         buffers = self.pool.buffers
-        if not np.isfinite(buffers["reward"][envs]).all():
+        if self._check_rewards and not np.isfinite(buffers["reward"][envs]).all():
             bad = envs[~np.isfinite(buffers["reward"][envs])].tolist()
             raise NonFiniteError(
                 f"the reward of environment {bad} is not finite: fix the environment; the last "

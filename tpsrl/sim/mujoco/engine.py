@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any
 
 import mujoco
@@ -86,7 +86,7 @@ class MujocoSimulator(Simulator):
         for name, count in (DEFAULT_POOL if pool is None else pool).items():
             self._pool[self._forms.of[name]] += count
         self._depth_size = depth
-        self._renderer: Renderer | None = None
+        self._renderers: dict[bool, Renderer] = {}  # draft or not
         self._worlds, head = self._build(num_envs)
         self._heads = [head] * num_envs
         self._shapes = [np.zeros(0, dtype=np.int64)] * num_envs
@@ -174,12 +174,10 @@ class MujocoSimulator(Simulator):
         mujoco.mj_kinematics(world.model, world.data)
         mujoco.mj_camlight(world.model, world.data)
         draft = bool(options.pop("draft", False))
-        if self._renderer is not None and self._renderer.draft != draft:
-            self._renderer.close()
-            self._renderer = None
-        if self._renderer is None or self._renderer.inherited:
-            self._renderer = Renderer(world.model, draft)
-        return self._renderer.colour(
+        renderer = self._renderers.get(draft)
+        if renderer is None or renderer.inherited:
+            renderer = self._renderers[draft] = Renderer(world.model, draft)
+        return renderer.colour(
             world.model,
             world.data,
             camera,
@@ -318,8 +316,12 @@ class MujocoSimulator(Simulator):
         self._changed.add(env_id)
 
     def set_targets(self, targets: Sequence[Target], env_id: int = 0) -> None:
-        """Give the loaded episode other targets; nothing moves. Not part of the door."""
-        self._worlds[env_id].episode = replace(self.episode(env_id), targets=tuple(targets))
+        """Give the loaded episode other targets; nothing moves. Not part of the door.
+
+        It becomes a plain episode: what else it was asked for was about the targets that it had.
+        """
+        kept = {f.name: getattr(self.episode(env_id), f.name) for f in fields(Episode)}
+        self._worlds[env_id].episode = Episode(**{**kept, "targets": tuple(targets)})
 
     def solids(self, env_id: int = 0) -> list[Solid]:
         """Return what a picture of this world's episode is made of. Not part of the door."""
@@ -342,9 +344,9 @@ class MujocoSimulator(Simulator):
 
     def close(self) -> None:
         """See :meth:`Simulator.close`."""
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        for renderer in self._renderers.values():
+            renderer.close()
+        self._renderers.clear()
 
     def _ids(self, env_ids: Sequence[int] | None) -> list[int]:
         return list(range(self.num_envs)) if env_ids is None else [int(i) for i in env_ids]

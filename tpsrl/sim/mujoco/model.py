@@ -32,6 +32,8 @@ GROUP_COLOUR = 1
 GROUP_DEPTH = 4
 """Furniture and walls in depth, one mesh per link."""
 
+_FLOOR = 8.0
+"""The floor reaches at least so far from the origin along both axes, m."""
 PARKING = np.array([60.0, 0.0, 0.0])
 """Objects of the pool that an episode does not use rest there, asleep and out of sight."""
 
@@ -97,7 +99,7 @@ def build(
         The model and the index of its parts.
     """
     spec = mujoco.MjSpec()
-    _options(spec)
+    _options(spec, apartment.bounds)
     add_fetch(spec, driven=True)
     _walls(spec, apartment)
     for piece in apartment.furniture:
@@ -138,7 +140,7 @@ def _level(model: mujoco.MjModel, forms: Forms, form: str, bodies: Sequence[int]
             getattr(model, field)[dofs] = getattr(forms.model, field)[first : first + 6]
 
 
-def _options(spec: mujoco.MjSpec) -> None:
+def _options(spec: mujoco.MjSpec, bounds: np.ndarray) -> None:
     spec.compiler.degree = False
     spec.memory = 24 * 2**20
     option = spec.option
@@ -177,7 +179,8 @@ def _options(spec: mujoco.MjSpec) -> None:
         height=64,
     )
     # Floor and furniture stand still, so nothing has to be wide awake for them.
-    floor = Shape("box", (8.0, 8.0, 0.25), (0.0, 0.0, -0.25), rgba=(0.72, 0.62, 0.5, 1.0))
+    reach = max(_FLOOR, float(np.abs(bounds).max()) + 1.0)
+    floor = Shape("box", (reach, reach, 0.25), (0.0, 0.0, -0.25), rgba=(0.72, 0.62, 0.5, 1.0))
     _solids(spec, spec.worldbody, "floor", (floor,), 0.0)
     spec.worldbody.add_geom(
         name="parking",

@@ -6,6 +6,7 @@ import atexit
 import os
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import mujoco
@@ -41,12 +42,13 @@ class Renderer:
     """
 
     def __init__(self, model: mujoco.MjModel, draft: bool = False) -> None:
-        self._process, self.draft = os.getpid(), draft
+        self._process = os.getpid()
         self._gl: Any = None
         self._context: mujoco.MjrContext | None = None
         self._gl = open_context(1280, 960)
         # A context that outlives the interpreter's OpenGL library makes noise at exit.
-        atexit.register(_close, weakref.ref(self))
+        self._at_exit = partial(_close, weakref.ref(self))
+        atexit.register(self._at_exit)
         self._scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
         self._camera = mujoco.MjvCamera()
         self._option = _option(GROUP_BOTH, GROUP_COLOUR)
@@ -121,6 +123,7 @@ class Renderer:
         if self.inherited:
             _INHERITED.append((context, gl))
         elif context is not None:
+            atexit.unregister(self._at_exit)
             gl.make_current()
             context.free()
             gl.free()
