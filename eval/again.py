@@ -14,7 +14,7 @@ from eval.trials import SkillStudy
 from planner.words.options import PlannerConfig
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
-from tpsrl.habitat.scenes import choose_scenes
+from tpsrl.habitat.scenes import HabitatConfig, choose_scenes
 from tpsrl.jobs.folder import read_folder
 from tpsrl.provide import load_scenario_episodes
 from ver_trainer.options import load
@@ -67,12 +67,16 @@ class Single:
     records: Mapping[int, dict[str, Any]]
 
 
-def read_evaluation(folder: Path, planner: PlannerConfig | None = None) -> Chain | Single:
+def read_evaluation(
+    folder: Path, planner: PlannerConfig | None = None, habitat: Mapping[str, Any] | None = None
+) -> Chain | Single:
     """Return what a result folder was made of.
 
     Args:
         folder: of it.
         planner: who proposes goals in words; ``None`` for who did.
+        habitat: for results of Habitat what of the machine they do not keep: its interpreter, the
+            robot and the GPU, as :func:`tpsrl.habitat.scenes.habitat_options` has them.
 
     Raises:
         UserError: it holds no evaluation, or its weights or episodes are not there any more.
@@ -81,7 +85,9 @@ def read_evaluation(folder: Path, planner: PlannerConfig | None = None) -> Chain
     if not records:
         raise UserError(f"{folder} holds no finished episode yet")
     try:
-        return _single(config, records) if "skill" in config else _chain(config, records, planner)
+        if "skill" in config:
+            return _single(config, records, habitat)
+        return _chain(config, records, planner, habitat)
     except KeyError as error:
         raise UserError(f"{folder}: its config.json has no {error}; give another folder") from None
 
@@ -100,6 +106,7 @@ def _chain(
     config: Mapping[str, Any],
     records: Mapping[int, dict[str, Any]],
     planner: PlannerConfig | None,
+    habitat: Mapping[str, Any] | None,
 ) -> Chain:
     scenario = config.get("scenario_file") or config["scenario"]
     data = Path(config["data"]) if config.get("data") else None
@@ -118,6 +125,7 @@ def _chain(
         depth=DEPTH,
         weights=weights,
         scenes=scenes,
+        habitat=habitat,
         goal=config.get("goal"),
         planner=planner or proposer_of(config),
     )
@@ -146,8 +154,16 @@ def skill_keys(config: Mapping[str, Any]) -> SkillEvalConfig:
     return load(SkillEvalConfig, values=values)
 
 
-def _single(config: Mapping[str, Any], records: Mapping[int, dict[str, Any]]) -> Single:
-    study = study_of(skill_keys(config))
+def _single(
+    config: Mapping[str, Any],
+    records: Mapping[int, dict[str, Any]],
+    habitat: Mapping[str, Any] | None,
+) -> Single:
+    keys = skill_keys(config)
+    if habitat is not None:
+        named = {k: Path(habitat[k]) for k in ("python", "robot") if habitat[k] is not None}
+        keys = dataclasses.replace(keys, gpu=habitat["gpu"], habitat=HabitatConfig(**named))
+    study = study_of(keys)
     if study.config.get("weights_sha256") != config.get("weights_sha256"):
         raise UserError(
             f"weights={config.get('weights') or 'those shipped'} are not those of the results any"

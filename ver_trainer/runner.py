@@ -317,7 +317,7 @@ class Runner:
             detail = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
             self.logger.message(
                 f"{fault.who} replaced ({fault.kind}, {self.fault_count} so far, "
-                f"{self.config.collect.max_faults} allowed): {detail}"
+                f"{self.config.collect.max_faults} allowed in one start): {detail}"
             )
 
     def _record(

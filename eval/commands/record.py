@@ -132,7 +132,8 @@ def _check_keys(config: RecordConfig, overrides: list[str]) -> None:
         ("failures", config.failures, {"most"}),
         ("compare", config.compare, {"episode"}),
     ):
-        rest = sorted(given - own - {mode, "out", "speed", "config"})
+        free = own | {mode, "out", "speed", "config", "gpu"}
+        rest = sorted(key for key in given - free if key.partition(".")[0] != "habitat")
         if value is not None and rest:
             raise UserError(
                 f"{mode}= takes from the results what to run; leave out {', '.join(rest)}"
@@ -150,7 +151,7 @@ def _skill(config: SkillRecordConfig) -> int:
 
 
 def _failures(config: RecordConfig, folder: Path) -> int:
-    evaluation = read_evaluation(folder)
+    evaluation = read_evaluation(folder, habitat=habitat_options(config.habitat, config.gpu))
     records = evaluation.records
     failed = failures_of(records)
     print(f"{folder}: {len(failed)} of {len(records)} episodes failed")
@@ -180,7 +181,8 @@ def _compare(config: RecordConfig, names: str) -> int:
     folders = [Path(name) for name in names.split(",")]
     if len(folders) != 2:
         raise UserError(f"compare={names} names {len(folders)} folders; give two with a comma.")
-    left, right = (read_evaluation(folder) for folder in folders)
+    machine = habitat_options(config.habitat, config.gpu)
+    left, right = (read_evaluation(folder, habitat=machine) for folder in folders)
     if not isinstance(left, Chain) or not isinstance(right, Chain):
         raise UserError("compare= takes results of 'tpsrl eval scenario=...', not of a skill.")
     episode = left.episode(config.episode, folders[0])

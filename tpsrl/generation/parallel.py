@@ -94,13 +94,13 @@ def _making(
     scenario: Scenario, split: str, seed: int
 ) -> Iterator[Callable[[_Draw], dict[str, Any]]]:
     """Make episodes in a worker process."""
-    generator = Generator(scenario, split, seed)
+    with contextlib.closing(Generator(scenario, split, seed)) as generator:
 
-    def make(job: _Draw) -> dict[str, Any]:
-        made = generator.make(job.index)
-        return {"episode": episode_to_json(made.episode), "rejections": dict(made.rejections)}
+        def make(job: _Draw) -> dict[str, Any]:
+            made = generator.make(job.index)
+            return {"episode": episode_to_json(made.episode), "rejections": dict(made.rejections)}
 
-    yield make
+        yield make
 
 
 def fingerprint(scenario: Scenario, split: str, seed: int) -> str:
