@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -94,7 +94,7 @@ def _making(
     scenario: Scenario, split: str, seed: int
 ) -> Iterator[Callable[[_Draw], dict[str, Any]]]:
     """Make episodes in a worker process."""
-    with contextlib.closing(Generator(scenario, split, seed)) as generator:
+    with closing(Generator(scenario, split, seed)) as generator:
 
         def make(job: _Draw) -> dict[str, Any]:
             made = generator.make(job.index)
