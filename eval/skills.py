@@ -197,6 +197,10 @@ def _engine(config: SkillEvalConfig) -> dict[str, Any]:
 def _described(config: SkillEvalConfig, policy: PolicyFiles | None) -> dict[str, Any]:
     """Return what the results are of."""
     described = {k: v for k, v in to_dict(config).items() if k not in _FREE}
+    for key in ("weights", "path", "handoff"):  # they are found again from any folder
+        if described[key] is not None:
+            described[key] = str(Path(described[key]).absolute())
+    described["data"] = named_data(config.data)
     if policy is not None:
         described["weights_sha256"] = digest(policy.path)
     if config.handoff is not None:
