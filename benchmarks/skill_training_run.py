@@ -114,7 +114,7 @@ def sb3(count: int, watch: Stopwatch) -> None:
     )
 
     learn(model, watch)
-    print(json.dumps(watch.result()), flush=True)
+    watch.report()
     envs.close()
 
 

@@ -36,7 +36,7 @@ def cpu_seconds() -> float:
 
 
 class Stopwatch:
-    """Steps per second after a warm-up; raises Done when the time is over."""
+    """Steps per second after a warm-up."""
 
     def __init__(self, warmup: float, seconds: float) -> None:
         self.warmup, self.seconds = warmup, seconds

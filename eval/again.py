@@ -14,7 +14,7 @@ from eval.trials import SkillStudy
 from planner.words.options import PlannerConfig
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
-from tpsrl.habitat.scenes import HabitatConfig, choose_scenes
+from tpsrl.habitat.scenes import HabitatConfig, choose_scenes, habitat_options
 from tpsrl.jobs.folder import read_folder
 from tpsrl.provide import load_scenario_episodes
 from ver_trainer.options import load
@@ -68,15 +68,18 @@ class Single:
 
 
 def read_evaluation(
-    folder: Path, planner: PlannerConfig | None = None, habitat: Mapping[str, Any] | None = None
+    folder: Path,
+    planner: PlannerConfig | None = None,
+    habitat: HabitatConfig | None = None,
+    gpu: int = -1,
 ) -> Chain | Single:
     """Return what a result folder was made of.
 
     Args:
         folder: of it.
         planner: who proposes goals in words; ``None`` for who did.
-        habitat: for results of Habitat what of the machine they do not keep: its interpreter, the
-            robot and the GPU, as :func:`tpsrl.habitat.scenes.habitat_options` has them.
+        habitat: for results of Habitat what they do not keep: its interpreter and the robot.
+        gpu: likewise.
 
     Raises:
         UserError: it holds no evaluation, or its weights or episodes are not there any more.
@@ -85,9 +88,11 @@ def read_evaluation(
     if not records:
         raise UserError(f"{folder} holds no finished episode yet")
     try:
+        machine = habitat or HabitatConfig()
         if "skill" in config:
-            return _single(config, records, habitat)
-        return _chain(config, records, planner, habitat)
+            keys = dataclasses.replace(skill_keys(config), gpu=gpu, habitat=machine)
+            return _single(config, records, keys)
+        return _chain(config, records, planner, habitat_options(machine, gpu))
     except KeyError as error:
         raise UserError(f"{folder}: its config.json has no {error}; give another folder") from None
 
@@ -106,7 +111,7 @@ def _chain(
     config: Mapping[str, Any],
     records: Mapping[int, dict[str, Any]],
     planner: PlannerConfig | None,
-    habitat: Mapping[str, Any] | None,
+    habitat: Mapping[str, Any],
 ) -> Chain:
     scenario = config.get("scenario_file") or config["scenario"]
     data = Path(config["data"]) if config.get("data") else None
@@ -155,14 +160,8 @@ def skill_keys(config: Mapping[str, Any]) -> SkillEvalConfig:
 
 
 def _single(
-    config: Mapping[str, Any],
-    records: Mapping[int, dict[str, Any]],
-    habitat: Mapping[str, Any] | None,
+    config: Mapping[str, Any], records: Mapping[int, dict[str, Any]], keys: SkillEvalConfig
 ) -> Single:
-    keys = skill_keys(config)
-    if habitat is not None:
-        named = {k: Path(habitat[k]) for k in ("python", "robot") if habitat[k] is not None}
-        keys = dataclasses.replace(keys, gpu=habitat["gpu"], habitat=HabitatConfig(**named))
     study = study_of(keys)
     if study.config.get("weights_sha256") != config.get("weights_sha256"):
         raise UserError(

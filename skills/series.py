@@ -61,18 +61,16 @@ def run(skills: Sequence[str], words: Sequence[str]) -> TrainResult | None:
         UserError: bad input, or the trainer cannot go on.
     """
     jobs = _jobs(skills, words)
-    dry = False
-    for folder, said in jobs:  # a mistake is said before hours have passed
+    for _, said in jobs:  # a mistake is said before hours have passed
         keys, _ = training.parse(said, ahead={folder for folder, _ in jobs})
         if keys.launch.engine != "local":
             raise UserError(
                 f"skills= trains one skill after the other here; launch={keys.launch.engine} takes"
                 " one with skill=, or several as jobs with 'tpsrl sweep'."
             )
-        if keys.launch.dry_run:
+    if keys.launch.dry_run:  # all are told the same
+        for folder, _ in jobs:
             print(f"'tpsrl train' would run in this process, in '{folder}'")
-            dry = True
-    if dry:
         return None
     result: TrainResult | None = None
     for number, (folder, said) in enumerate(jobs, 1):

@@ -151,7 +151,7 @@ def _skill(config: SkillRecordConfig) -> int:
 
 
 def _failures(config: RecordConfig, folder: Path) -> int:
-    evaluation = read_evaluation(folder, habitat=habitat_options(config.habitat, config.gpu))
+    evaluation = read_evaluation(folder, habitat=config.habitat, gpu=config.gpu)
     records = evaluation.records
     failed = failures_of(records)
     print(f"{folder}: {len(failed)} of {len(records)} episodes failed")
@@ -181,8 +181,9 @@ def _compare(config: RecordConfig, names: str) -> int:
     folders = [Path(name) for name in names.split(",")]
     if len(folders) != 2:
         raise UserError(f"compare={names} names {len(folders)} folders; give two with a comma.")
-    machine = habitat_options(config.habitat, config.gpu)
-    left, right = (read_evaluation(folder, habitat=machine) for folder in folders)
+    left, right = (
+        read_evaluation(folder, habitat=config.habitat, gpu=config.gpu) for folder in folders
+    )
     if not isinstance(left, Chain) or not isinstance(right, Chain):
         raise UserError("compare= takes results of 'tpsrl eval scenario=...', not of a skill.")
     episode = left.episode(config.episode, folders[0])

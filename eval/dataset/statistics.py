@@ -33,7 +33,7 @@ def of_pictures(pictures: Sequence[np.ndarray]) -> Stats:
 
 
 def _ranked(counts: np.ndarray, rank: float) -> float:
-    """Return the value of a rank among counted bytes, in [0, 1], between two ranks their mean."""
+    """Return the value of a rank among counted bytes, in [0, 1]; linear between two ranks."""
     below, above = np.searchsorted(counts.cumsum(), [np.floor(rank), np.ceil(rank)], side="right")
     return float(below + (above - below) * (rank % 1.0)) / 255.0
 

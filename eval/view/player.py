@@ -116,9 +116,10 @@ class Player:
         self.cursor, self._due, self._shown = 0, 0.0, None
         scenes = scenes_in(self.source.recording)
         if self._stage is None or scenes != self._scenes:
-            if self._stage is not None:
-                self._stage.close()
-            self._stage, self._scenes = make_stage(DEPTH, scenes), scenes
+            old, self._stage = self._stage, make_stage(DEPTH, scenes)
+            self._scenes = scenes
+            if old is not None:
+                old.close()
             self.scene.clear()
         self._stage.reset([self.source.recording.episode], [0])
         self.scene.build(self._stage.solids(), self._display.walls)

@@ -9,7 +9,9 @@ import pytest
 
 from eval.again import Chain, Single, read_evaluation
 from tpsrl.cli import main
+from tpsrl.habitat.scenes import HabitatConfig
 
+HABITAT = HabitatConfig(python=Path("/opt/habitat/bin/python"))
 MACHINE = {"python": "/opt/habitat/bin/python", "robot": None, "gpu": 3}
 
 
@@ -22,9 +24,9 @@ def test_a_chain_and_a_skill(tmp_path: Path) -> None:
         (tmp_path / name / "config.json").write_text(json.dumps(config))
         record = {"index": 0, "success": False, "fingerprint": "", "end": "failed"}
         (tmp_path / name / "episodes.jsonl").write_text(json.dumps(record) + "\n")
-    found = read_evaluation(tmp_path / "chain", habitat=MACHINE)
+    found = read_evaluation(tmp_path / "chain", habitat=HABITAT, gpu=3)
     assert isinstance(found, Chain) and found.spec.simulator.kwargs["habitat"] == MACHINE
-    single = read_evaluation(tmp_path / "skill", habitat=MACHINE)
+    single = read_evaluation(tmp_path / "skill", habitat=HABITAT, gpu=3)
     assert isinstance(single, Single) and single.study.env_args["gpu"] == 3
     assert single.study.env_args["habitat"]["python"] == MACHINE["python"]
 
