@@ -101,7 +101,7 @@ class NetConfig:
     std: str = option(
         "parameter", "where the deviation of actions comes from", choices=("parameter", "state")
     )
-    initial_std: float = option(1.0, "first standard deviation of actions", above=0)
+    initial_std: float = option(1.0, "first standard deviation of actions", above=0, max=2.7)
     binary_actions: list[int] = option([], "dimensions of the action that are -1 or +1")
     binary_initial: list[float] = option(
         [0.05], "their probability of +1 at first: one for all, or one each", above=0, below=1
@@ -173,7 +173,7 @@ class TrainConfig:
         [], "parts of it: encoder, core, actor, critic; empty: all"
     )
     pretrained_std: float = option(
-        0.0, "deviation that its normal actions begin with; 0: its own", min=0
+        0.0, "deviation that its normal actions begin with; 0: its own", min=0, max=2.7
     )
     collect: CollectConfig = field(default_factory=CollectConfig)
     net: NetConfig = field(default_factory=NetConfig)

@@ -105,9 +105,9 @@ def average_policies(paths: Sequence[str | Path]) -> Policy:
         raise ConfigError("an average needs at least two weights files: give more")
     policies = [load_policy(path) for path in paths]
     states = [policy.state_dict() for policy in policies]
-    shapes = [{name: value.shape for name, value in state.items()} for state in states]
-    for path, policy, shape in zip(paths, policies, shapes, strict=True):
-        if policy.spec != policies[0].spec or shape != shapes[0]:
+    kinds = [_kind(policy) for policy in policies]
+    for path, kind in zip(paths, kinds, strict=True):
+        if kind != kinds[0]:
             raise ConfigError(
                 f"'{path}' and '{paths[0]}' are different networks, or see or do different "
                 "things: average policies that began as one"
@@ -118,6 +118,15 @@ def average_policies(paths: Sequence[str | Path]) -> Policy:
     }
     policies[0].load_state_dict(mean)
     return policies[0]
+
+
+def _kind(policy: Policy) -> tuple[Any, ...]:
+    """What has to be the same in policies whose weights may be added up."""
+    shapes = {name: value.shape for name, value in policy.state_dict().items()}
+    # Of the configuration what changes no shape, and yet what a weight means.
+    net = policy.config
+    said = (net.encoder, net.activation, net.core, net.previous_action, sorted(net.binary_actions))
+    return policy.spec, shapes, policy.actor_obs, policy.critic_obs, *said
 
 
 def load_pretrained(policy: Policy, path: str | Path, parts: list[str]) -> list[str]:

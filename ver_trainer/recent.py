@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -59,11 +60,25 @@ class RecentEpisodes:
         return "success" if "episode/success" in self.means() else "return"
 
     def score(self, evaluated: float | None) -> float | None:
-        """The present weights' score.
+        """The present weights' score; None before ``log.window`` episodes have ended.
+
+        The first to end are the shortest, which where success ends an episode are the best.
 
         Args:
             evaluated: what the evaluation of these weights gave, if there was one.
         """
         by = self.best_by()
+        if by != "eval" and len(self.ended) < self.log.window:
+            return None
         value = evaluated if by == "eval" else self.means().get(f"episode/{by}")
         return value if value is not None and math.isfinite(value) else None
+
+
+def interleave(parts: list[list[EpisodeEnd]]) -> list[EpisodeEnd]:
+    """Joins lists in turns, so that the last entries come from all of them.
+
+    Lists are aligned at their ends: a window over the result holds as much of each as it can.
+    """
+    turns = itertools.zip_longest(*(reversed(part) for part in parts))
+    mixed = [episode for turn in turns for episode in turn if episode is not None]
+    return mixed[::-1]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +18,7 @@ from ver_trainer.digests import read_meta
 from ver_trainer.distributed.group import Group
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.errors import CheckpointError
+from ver_trainer.learner.extras import Extra
 from ver_trainer.parts import Parts
 from ver_trainer.recent import RecentEpisodes
 from ver_trainer.rollout.batched import BatchedEnv
@@ -33,6 +36,7 @@ class Run(Protocol):
     _seconds_before: float
     _start: float
     _saved_update: int
+    _due: bool
 
 
 def capture(runner: Run) -> dict[str, Any]:
@@ -47,6 +51,7 @@ def capture(runner: Run) -> dict[str, Any]:
         "steps": runner.steps,
         "seconds": runner._seconds_before + time.perf_counter() - runner._start,
         "fault_count": runner.fault_count,
+        "due": runner._due,
         "learner": parts.learner.state_dict(),
         "episodes": [[e.length, e.reward, e.info] for e in runner.episodes.ended],
         "random": capture_random(parts.generator, parts.rng),
@@ -113,6 +118,8 @@ def restore(runner: Run, checkpoint: Path, state: dict[str, Any]) -> None:
     runner._seconds_before = float(state["seconds"])
     runner.episodes.extend(EpisodeEnd(int(n), float(r), info) for n, r, info in state["episodes"])
     runner._saved_update = parts.learner.updates
+    runner._due = bool(state.get("due", False))
+    _check_teachers(getattr(parts.learner, "extras", ()), config)
     if exact:
         parts.pool.restore(state["pool"])
         parts.collector.restore(state["collector"])
@@ -121,6 +128,21 @@ def restore(runner: Run, checkpoint: Path, state: dict[str, Any]) -> None:
         parts.pool.go_on(runner.steps)
     if "random" in state:
         restore_random(state["random"], parts.generator, parts.rng)
+
+
+def _check_teachers(extras: Sequence[Extra], config: TrainConfig) -> None:
+    """Says where a teacher is not the one that the run had; ``resume=exact`` refuses it."""
+    for extra in extras:
+        if not getattr(extra, "is_another", False):
+            continue
+        key = "pretrained" if extra.name == "anchor" else "distill.teacher"
+        sentence = (
+            f"the policy of {key} is not the one that this run had: its run folder has another "
+            "best or newest checkpoint now"
+        )
+        if config.resume == "exact":
+            raise CheckpointError(f"{sentence}; name the checkpoint, or give resume=auto")
+        print(f"{sentence}; going on with this one", file=sys.stderr)
 
 
 def agree_on_checkpoint(group: Group, checkpoint: Path | None) -> None:

@@ -35,7 +35,6 @@ class RunFolder:
     def __init__(self, config: TrainConfig) -> None:
         self.path = Path(config.out)
         self.checkpoints = CheckpointManager(self.path / "checkpoints", config.log.keep_checkpoints)
-        self.metrics = self.path / "metrics.jsonl"
         self._held = ExitStack()
         self._lock: Lock | None = None
 

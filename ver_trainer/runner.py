@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import itertools
 import os
 import time
 from collections import deque
@@ -20,14 +19,15 @@ from omegaconf import OmegaConf
 
 from ver_trainer.config import TrainConfig, load_config, validate_pretrained
 from ver_trainer.distributed.ranks import adopt_slurm_step
+from ver_trainer.envs.slot import function_name
 from ver_trainer.errors import Interrupted, WorkerFailure
 from ver_trainer.evaluation import evaluate
 from ver_trainer.export import policy_header
 from ver_trainer.logger import Logger
 from ver_trainer.parts import Parts, build, make_storage
-from ver_trainer.recent import RecentEpisodes
+from ver_trainer.recent import RecentEpisodes, interleave
 from ver_trainer.resume import agree_on_checkpoint, capture, restore
-from ver_trainer.rollout.collector import CollectStats, EpisodeEnd
+from ver_trainer.rollout.collector import CollectStats
 from ver_trainer.rollout.overlap import OverlappedCollector
 from ver_trainer.run_folder import RunFolder
 from ver_trainer.schemes import scheme_of
@@ -71,16 +71,6 @@ def train(
     return Runner(config or load_config(**values), env, on_record).run()
 
 
-def interleave(parts: list[list[EpisodeEnd]]) -> list[EpisodeEnd]:
-    """Joins lists in turns, so that the last entries come from all of them.
-
-    Lists are aligned at their ends: a window over the result holds as much of each as it can.
-    """
-    turns = itertools.zip_longest(*(reversed(part) for part in parts))
-    mixed = [episode for turn in turns for episode in turn if episode is not None]
-    return mixed[::-1]
-
-
 class Runner:
     """Runs a configuration from start, or from the last checkpoint, to its end.
 
@@ -98,6 +88,8 @@ class Runner:
         self._on_record = on_record or (lambda record: None)
         validate_pretrained(config)
         self.config = config = copy.deepcopy(config)  # automatic values are replaced in it
+        if env is not None:
+            config.env = function_name(env)
         self.folder = RunFolder(config)
         adopt_slurm_step()
         size = int(os.environ.get("WORLD_SIZE", "1"))
@@ -120,6 +112,7 @@ class Runner:
         self._rate: deque[tuple[float, int]] = deque(maxlen=20)
         self._boundary: dict[str, Any] | None = None
         self._eval_score: float | None = None  # of the weights as they are now
+        self._due = False  # an evaluation of them that a signal interrupted
         self._saved_update = -1
 
     @property
@@ -189,10 +182,15 @@ class Runner:
         self._start = time.perf_counter()
         self._rate.append((self._start, self.steps))
         try:
+            if self._is_due():
+                self._saved_update = -1  # without what it is worth
+                self._measure()
             if scheme_of(self.config).overlap or self.config.collect.overlap:
                 self._overlapped()
             else:
                 self._alternating()
+            if self._is_due():
+                self._stop_together()
         except Interrupted:
             self._save(self._boundary)
             self._say_stopped()
@@ -257,7 +255,9 @@ class Runner:
         ]
         learner = parts.learner
         parts.collector.policy = copy.deepcopy(parts.policy)  # the learner changes its own
-        overlapped = OverlappedCollector(parts.collector, spare, scheme.continuous)
+        overlapped = OverlappedCollector(
+            parts.collector, spare, scheme.continuous, scheme.delayed_gradient
+        )
         parts.pool.should_stop = overlapped.stop_requested
         overlapped.start(learner.policy, self.updates)
         try:
@@ -299,10 +299,7 @@ class Runner:
         self.episodes.extend(interleave(group.gather(stats.episodes)))
         self._report_faults(stats)
         if log.eval_interval and self.updates % log.eval_interval == 0:
-            with contextlib.suppress(Interrupted):  # the loop sees the signal, with all ranks
-                self._evaluate()
-            if self.episodes.best_by() == "eval":
-                self._save(None)  # what was measured is what is kept
+            self._measure()
         if self.updates % log.interval == 0:
             record = self._record(stats, metrics, learn_seconds)
             self.logger.record(record)
@@ -343,6 +340,20 @@ class Runner:
         }
         record |= {f"learner/{name}": value for name, value in metrics.items()}
         return record | self.episodes.means()
+
+    def _measure(self) -> None:
+        """Evaluates, and keeps what was measured; after a signal it is due when the run goes on."""
+        self._due = True
+        with contextlib.suppress(Interrupted):  # the loop sees the signal, with all ranks
+            self._evaluate()
+            self._due = False
+        if self.episodes.best_by() == "eval":
+            self._save(None)
+
+    def _is_due(self) -> bool:
+        """Whether an evaluation is due, on all ranks alike: the first one makes it."""
+        due = self.parts.group.gather_array(np.array([float(self._due)]))
+        return bool(due.max() > 0)
 
     def _evaluate(self) -> None:
         """Periodic evaluation with episodes of its own, and a video if wanted."""

@@ -24,6 +24,7 @@ from ver_trainer.learner.extras import along
 from ver_trainer.learner.ppo import PPOLearner
 from ver_trainer.learner.teacher import make_teacher
 from ver_trainer.nets.policy import make_policy
+from ver_trainer.parts import build
 from ver_trainer.runner import Runner
 
 FACTORY = EnvFactory(make, {"kind": "SplitCartPole"})
@@ -165,3 +166,19 @@ def test_a_run_goes_on_where_its_teacher_lies_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"distill\.teacher was"):
         go_on(second / "other.safetensors")
     assert go_on(second / "teacher.safetensors") == 1024
+
+
+def test_a_teacher_with_memory_follows_what_it_will_label(tmp_path: Path) -> None:
+    memory = {"net.core": "lstm", "net.core_size": 8, "net.core_layers": 1, "collector": "inline"}
+    values = {**memory, "collect.num_envs": 2, "collect.steps": 8}
+    values |= {"env_args": {"kind": "SplitCartPole"}}
+    train(config(tmp_path / "t", **values, total_steps=16), make)
+    values |= {"distill.teacher": str(tmp_path / "t"), "total_steps": 1600}
+    states = []
+    for coef in ([1.0, 1.0], [0.0, 1.0], [0.0, 0.0]):
+        parts = build(config(tmp_path / "s", **values, **{"distill.coef": coef}), make)
+        parts.collector.collect()
+        parts.learner.update(parts.storage, 0.0)
+        states.append(parts.learner.extras[0].state)
+    assert torch.equal(states[0], states[1]) and states[0].abs().sum() > 0
+    assert not states[2].any()  # it is never asked

@@ -20,10 +20,11 @@ from ver_trainer import train
 from ver_trainer.distributed.preemption import best_duration
 from ver_trainer.errors import CheckpointError, ConfigError
 from ver_trainer.parts import choose_device
+from ver_trainer.recent import interleave
 from ver_trainer.resume import read_state
 from ver_trainer.rollout.batch import Rollout
 from ver_trainer.rollout.collector import EpisodeEnd
-from ver_trainer.runner import TrainResult, interleave
+from ver_trainer.runner import TrainResult
 
 ROOT = Path(__file__).parents[2]
 

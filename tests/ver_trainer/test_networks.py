@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.ver_trainer.envs import make
-from ver_trainer.config import NetConfig
+from ver_trainer.config import NetConfig, load_config
 from ver_trainer.envs.slot import EnvFactory, probe
 from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec, rescale_action
 from ver_trainer.errors import CheckpointError, ConfigError
@@ -173,3 +173,18 @@ def test_pretrained_parts(tmp_path: Path) -> None:
         load_pretrained(target, tmp_path / "bc.safetensors", ["heads"])
     with pytest.raises(CheckpointError, match="no weights"):
         load_policy(tmp_path)
+
+
+def test_a_number_without_an_axis_is_a_vector_of_one() -> None:
+    array = ArraySpec((), "float32")
+    spec = EnvSpec({"t": array, "x": ArraySpec((2,), "float32")}, ActionSpec("discrete", 2, ()))
+    policy = make_policy(spec, NetConfig(mlp=[4]))
+    obs = {"t": torch.tensor([1.0, 2.0, 3.0]), "x": torch.zeros(3, 2)}
+    step = policy.act(obs, policy.initial_state(3))
+    assert step.action.shape[0] == 3 and step.value.unique().numel() == 3
+
+
+def test_a_deviation_that_would_be_cut_is_refused() -> None:
+    for words in (["net.initial_std=5"], ["pretrained_std=3", "pretrained=x"]):
+        with pytest.raises(ConfigError, match=r"2\.7"):
+            load_config(words)

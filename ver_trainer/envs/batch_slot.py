@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -178,7 +179,7 @@ class BatchSlot:
         """State for an exact resume, beside the buffers; before the first reset none of its own."""
         inner: Any = getattr(self.env, "unwrapped", self.env)
         return {
-            "env": inner.get_state() if self._begun else None,
+            "env": copy.deepcopy(inner.get_state()) if self._begun else None,  # of live arrays?
             "return": self._return.copy(),
             "length": self._length.copy(),
         }

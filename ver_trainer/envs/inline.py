@@ -31,7 +31,6 @@ class InlinePool:
     def __init__(self, factory: EnvFactory, spec: EnvSpec, options: PoolOptions) -> None:
         self.options = options
         self.num_envs, self.unit_size = options.num_envs, factory.worlds or 1
-        self.fault_count = 0
         self.should_stop: Callable[[], None] = lambda: None
         specs = transfer_specs(spec, options.info_keys)
         self.buffers = {k: np.zeros((self.num_envs, *s.shape), s.dtype) for k, s in specs.items()}

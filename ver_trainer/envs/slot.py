@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -177,7 +178,7 @@ class EnvSlot:
         """Steps with the action in the buffers and writes the transition."""
         buffers, row = self._buffers, self.row
         action = np.array(buffers["action"][row])
-        self.actions.append(action)
+        self.actions.append(action.copy())  # the environment may change the one that it gets
         observation, reward, terminated, truncated, info = self.env.step(
             to_env_action(self._spec, action)
         )
@@ -203,7 +204,7 @@ class EnvSlot:
         # Before its first reset an environment need not have a state.
         if self._begun and _has_whole_state(self.env):
             inner: Any = self.env.unwrapped
-            state["env"] = inner.get_state()
+            state["env"] = copy.deepcopy(inner.get_state())  # it may be of live arrays
             state["elapsed"] = [limit._elapsed_steps for limit in _time_limits(self.env)]
         return state
 
@@ -249,12 +250,18 @@ class EnvSlot:
     def _replay(self, actions: list[np.ndarray]) -> None:
         for action in actions:
             self.actions.append(action)
-            observation, *_ = self.env.step(to_env_action(self._spec, action))
+            observation, *_ = self.env.step(to_env_action(self._spec, action.copy()))
             self._writer.write(observation, self._obs, self.row)
 
     def close(self) -> None:
         """Closes the environment."""
         self.env.close()
+
+
+def function_name(make: Callable[..., Any]) -> str:
+    """What stands for the id of an environment that a function makes."""
+    kind = make if hasattr(make, "__qualname__") else type(make)
+    return f"function {kind.__module__}:{kind.__qualname__}"
 
 
 def _wrappers(env: gym.Env[Any, Any]) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]:

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from ver_trainer.envs.nursery import send_message
 from ver_trainer.envs.pool import Fault, WorkerPool
@@ -154,6 +155,8 @@ class InferenceTeam:
         self._head[member.number] = count, batch.rows.start, 0
         self.pool.mark_busy(batch.envs)
         member.batch, member.since = batch, time.monotonic()
+        if self.state.is_cuda:  # another process does not wait for this one's stream
+            torch.cuda.current_stream(self.state.device).synchronize()
         with contextlib.suppress(OSError):  # a dead worker is found by poll
             member.connection.send(BATCH)
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,9 @@ from ver_trainer.nets.policy import Pass, Policy
 from ver_trainer.rollout.batch import MiniBatch, Rollout
 from ver_trainer.rollout.sequences import pack
 
+_AHEAD = 33
+"""Points of the training's rest at which it is asked whether labels will be wanted."""
+
 
 class Teacher:
     """Distance of a policy to another one, over the steps that the first one collects.
@@ -38,6 +42,10 @@ class Teacher:
             most likely action, clipped to the environment's bounds.
         choice_coef: weight in ``action`` of a dimension that chooses between -1 and +1.
         labels: whether it leads the policy, instead of keeping it where it is.
+
+    Attributes:
+        is_another: whether the run that goes on had another policy here, as where a run folder was
+            named that has been trained on meanwhile.
     """
 
     module = None
@@ -58,6 +66,7 @@ class Teacher:
         self._bound, self._choice_coef = _bounds(policy.spec.action, device), choice_coef
         self.state = torch.zeros(num_envs, policy.actor_state_size, device=device)
         self.coefficient = schedule(0.0, 0)
+        self._weights, self.is_another = _digest(policy), False
         self._targets: Tensor | None = None
         self._known = np.zeros(0, bool)
 
@@ -65,7 +74,7 @@ class Teacher:
     def prepare(self, rollout: Rollout, progress: float, steps: int) -> None:
         """Labels the fresh rows of ``rollout``; see :class:`learner.extras.Extra`."""
         self.coefficient = self.schedule(progress, steps)
-        if not self.coefficient:
+        if not self.coefficient and not self._remembers_for_later(progress, steps):
             self._targets = None
             return
         storage, order = rollout.storage, rollout.fresh
@@ -92,13 +101,19 @@ class Teacher:
 
     def loss(self, forward: Pass, batch: MiniBatch) -> ExtraLoss | None:
         """Mean distance of a mini-batch's rows; None once the weight is 0."""
-        if self._targets is None:
+        if self._targets is None or not self.coefficient:
             return None
         index = torch.from_numpy(batch.rows).to(self._targets.device)
         targets = self._targets[index]
         known = torch.from_numpy(self._known[batch.rows]).to(targets.device)
         loss = (self._measure(forward.distribution, targets) * batch.weight * known).mean()
         return ExtraLoss(loss, {self.error: loss.detach()})
+
+    def _remembers_for_later(self, progress: float, steps: int) -> bool:
+        """Whether a teacher with memory has to follow episodes that it will label later."""
+        if not self.policy.actor_state_size:
+            return False
+        return any(self.schedule(at, steps) > 0 for at in np.linspace(progress, 1.0, _AHEAD))
 
     def _bounded(self, action: Tensor) -> Tensor:
         return action if self._bound is None else action.clamp(-self._bound, self._bound)
@@ -114,12 +129,22 @@ class Teacher:
         return -(distribution.log_probs(targets) * weight).sum(-1)
 
     def state_dict(self) -> dict[str, Any]:
-        """The recurrent states."""
-        return {"state": self.state.clone()}
+        """The recurrent states, and which policy this is."""
+        return {"state": self.state.clone(), "weights": self._weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Inverse of :meth:`state_dict`."""
         self.state.copy_(state["state"])
+        self.is_another = state.get("weights", self._weights) != self._weights
+
+
+def _digest(policy: Policy | Committee) -> str:
+    """SHA-256 of a policy's weights."""
+    digest = hashlib.sha256()
+    for name, value in sorted(policy.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def make_anchor(policy: Policy, config: PPOConfig, num_envs: int) -> Teacher:

@@ -133,7 +133,8 @@ class Encoder(nn.Module):
 
     def vector(self, obs: dict[str, Tensor]) -> Tensor:
         """All vector observations, flattened and concatenated: ``[n, size]``."""
-        parts = [obs[key].flatten(1).float() for key in self.vectors]
+        values = [obs[key] for key in self.vectors]
+        parts = [(v.flatten(1) if v.dim() > 1 else v.unsqueeze(1)).float() for v in values]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def image(self, obs: dict[str, Tensor], keys: list[str]) -> Tensor:

@@ -43,7 +43,6 @@ class BatchedEnv:
         self.env, self.seed = env, seed
         self.num_envs: int = env.num_envs
         self.spec = describe(env.single_observation_space, env.single_action_space)
-        self.fault_count = 0
         self.should_stop: Any = lambda: None
         self._first: dict[str, Any] | None = None
 
@@ -171,7 +170,7 @@ class BatchedCollector:
         storage.finish_step(self._all, np.zeros(len(ended)), ended, final)
         if ended.any():
             self._end(ended, info, stats)
-        return reward.float()
+        return reward.float().clone()  # an engine may write every step into the same tensor
 
     def _final_values(self, final_obs: Any, cut: np.ndarray) -> np.ndarray:
         index = torch.from_numpy(np.flatnonzero(cut)).to(self.device)

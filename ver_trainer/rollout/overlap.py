@@ -30,11 +30,19 @@ class OverlappedCollector:
     With ``continuous`` the newest published weights are fetched before every inference and up to
     ``len(spare)`` rollouts wait for the learner. Without it (HTS-RL) the collector and the learner
     meet after every rollout: rollout ``k + 1`` is collected with the weights known when rollout
-    ``k`` was handed over, so experience is exactly one update old.
+    ``k`` was handed over, so experience is exactly one update old; with ``keeps_weights`` it brings
+    the weights that collected it.
     """
 
-    def __init__(self, collector: Collector, spare: list[RolloutStorage], continuous: bool) -> None:
+    def __init__(
+        self,
+        collector: Collector,
+        spare: list[RolloutStorage],
+        continuous: bool,
+        keeps_weights: bool,
+    ) -> None:
         self._collector, self._continuous = collector, continuous
+        self._keeps_weights = keeps_weights
         self._free: queue.Queue[RolloutStorage] = queue.Queue()
         for storage in spare:
             self._free.put(storage)
@@ -110,7 +118,7 @@ class OverlappedCollector:
         spare.copy_from(collector.storage)
         collector.storage.after_update()
         behaviour: dict[str, Tensor] = {}
-        if not self._continuous:
+        if self._keeps_weights:
             named = collector.policy.named_parameters()
             behaviour = {name: p.detach().clone() for name, p in named}
         self._full.put(Collected(spare, stats, behaviour))

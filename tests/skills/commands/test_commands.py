@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -136,3 +137,14 @@ def test_average_of_policies(tmp_path, capsys):
     assert "different networks" in capsys.readouterr().err
     assert main(["average", f"weights=[{one}]", f"out={out}"]) == 2
     assert "at least two" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("said", [{"activation": "relu"}, {"binary_actions": [7]}])
+def test_networks_of_one_shape_that_mean_other_things_are_not_averaged(said, tmp_path, capsys):
+    one, other = small_policy("pick"), small_policy("pick")
+    other.config = dataclasses.replace(other.config, **said)
+    for name, policy in (("one", one), ("other", other)):
+        save_policy(policy, tmp_path / f"{name}.safetensors")
+    words = f"weights=[{tmp_path / 'one.safetensors'},{tmp_path / 'other.safetensors'}]"
+    assert main(["average", words, f"out={tmp_path / 'mean.safetensors'}"]) == 2
+    assert "different networks" in capsys.readouterr().err
