@@ -184,6 +184,11 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         """Without suction nothing is ever grasped."""
         return command if self.suction else view.xp.full_like(command, -1.0)
 
+    @property
+    def grip_rule(self) -> str:
+        """See :meth:`Task.grip_rule`."""
+        return super().grip_rule if self.suction else "nothing is ever grasped, whatever this says"
+
     def advance(self, view: View, progress: ArticulatedProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
         xp, state = view.xp, view.state

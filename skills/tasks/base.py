@@ -219,6 +219,11 @@ class Task(ABC, Generic[P]):
         """
         return command if self.layout.grip else view.xp.where(view.holds, 1.0, -1.0)
 
+    @property
+    def grip_rule(self) -> str:
+        """What :meth:`grip` does, in the words of a policy's card: other robots go by these."""
+        return "0 or more grasps on contact, less lets go"
+
     def robot_action(self, view: View, action: Array) -> tuple[Array, Array]:
         """Split a flat action.
 

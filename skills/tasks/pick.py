@@ -100,6 +100,11 @@ class PickTask(Task[PickProgress]):
         """A held object cannot be released."""
         return view.xp.where(view.holds, 1.0, command)
 
+    @property
+    def grip_rule(self) -> str:
+        """See :meth:`Task.grip_rule`."""
+        return "0 or more grasps on contact; while something is held it is kept, whatever this says"
+
     def advance(self, view: View, progress: PickProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
         xp = view.xp

@@ -91,6 +91,11 @@ class PlaceTask(Task[PlaceProgress]):
         """What was released cannot be grasped again."""
         return view.xp.where(view.holds, command, -1.0)
 
+    @property
+    def grip_rule(self) -> str:
+        """See :meth:`Task.grip_rule`."""
+        return "less than 0 lets go; once nothing is held nothing is grasped, whatever this says"
+
     def advance(self, view: View, progress: PlaceProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
         xp = view.xp
