@@ -15,7 +15,8 @@ from skills.tasks.around import with_surroundings
 from skills.tasks.course import Course, with_way
 from skills.tasks.goals import object_goal
 from skills.tasks.layout import ActionLayout
-from skills.tasks.outlines import door_before
+from skills.tasks.outlines import open_door
+from skills.tasks.places import container_of
 from skills.tasks.sensors import shows_course
 from skills.tasks.starts import Spawn, Start
 from skills.tasks.state import CAUSE, GoalRow, Outcome, View
@@ -162,8 +163,9 @@ class Task(ABC, Generic[P]):
         row = object_goal(sim, env_id, call, frozen_start=self.frozen_start)
         point, place = self.about(row), self.carrier(row)
         if self.shows_way:
-            door = door_before(sim, env_id, point)
-            row = replace(with_way(sim, env_id, row, point), door=door)
+            behind = container_of(sim, env_id, point)
+            row = replace(row, container=behind, door=open_door(sim, env_id, behind))
+            row = with_way(sim, env_id, row, point)
         return with_surroundings(sim, env_id, row, point, place, self.sensors)
 
     @property
