@@ -10,6 +10,7 @@ from typing import Any
 from skills.book import BOOK, chained, make_task, row_of, sensor_sets
 from skills.chain_starts import AGENTS, chain_starts
 from skills.envs import env_id
+from skills.envs.config import EnvConfig
 from skills.envs.starts import beginnings
 from skills.learned.cards import TEACHERS, weights_path
 from skills.learned.find import find_policy
@@ -29,6 +30,8 @@ from ver_trainer.runner import TrainResult, train
 
 LEARNED_SPLITS = ("train", "wide")
 """Episodes of these are made where a training has none; val ones are never trained on unasked."""
+_OF_MAKE = ("render_mode", "max_episode_steps")
+"""Arguments of ``gymnasium.make`` that are none of the environment's own settings."""
 
 
 @dataclass
@@ -90,6 +93,8 @@ def parse(words: Sequence[str], ahead: Collection[Path] = ()) -> tuple[TrainKeys
     if keys.skill and not named:
         return parse([f"skill={keys.skill}", *words], ahead)
     config = keys.trainer()
+    if keys.skill:
+        _check_arguments(config, keys.skill)
     if keys.switches:
         _choose(config, keys.skill)
     if keys.skill:
@@ -100,6 +105,13 @@ def parse(words: Sequence[str], ahead: Collection[Path] = ()) -> tuple[TrainKeys
         config.collect.worlds = config.collect.worlds or 1  # these engines have one world each
     validate(config)
     return keys, config
+
+
+def _check_arguments(config: TrainConfig, skill: str) -> None:
+    """Refuse arguments that the skill's own environment could not be made with, at once."""
+    if config.env == _defaults(skill)["env"]:
+        own = {name: v for name, v in config.env_args.items() if name not in _OF_MAKE}
+        EnvConfig.of(own).check(skill)
 
 
 def _choose(config: TrainConfig, skill: str | None) -> None:

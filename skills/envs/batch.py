@@ -51,7 +51,7 @@ class BatchSkillEnv(CarriesMastery, VectorEnv):
         simulator: Simulator | None = None,
         **config: Any,
     ) -> None:
-        self.skill, self.config, self.render_mode = skill, EnvConfig(**config), render_mode
+        self.skill, self.config, self.render_mode = skill, EnvConfig.of(config), render_mode
         task = self.config.task(skill)
         self._own = simulator is None
         self.worlds = self.config.worlds(skill, num_envs, simulator)
