@@ -123,7 +123,7 @@ def _choose(config: TrainConfig, skill: str | None) -> None:
     stop: Any = config.env_args.get("stop", "action")
     places = make_task(skill, actions=actions, stop=stop).layout.switches
     config.net.binary_actions = list(places.values())
-    config.net.binary_initial = [row.switches[name] for name in places]
+    config.net.binary_initial = [row.switches.get(name, 0.5) for name in places]
 
 
 def _name_senses(config: TrainConfig, skill: str) -> None:
@@ -151,19 +151,29 @@ def _follow(config: TrainConfig, teacher: str, skill: str | None, ahead: Collect
     if folder in ahead:
         config.distill.teacher = teacher
         return
-    actions = config.env_args.get("actions", "full")
-    if teacher == "shipped" and (actions != "full" or not weights_path(folder, skill).exists()):
-        own = "" if actions == "full" else f" of actions={actions}"
-        words = own and f" env_args.actions={actions}"
-        raise UserError(
-            f"no teacher of '{skill}'{own} ships that a student could learn from; make one with"
-            f" 'tpsrl train skill={skill} config=teacher{words} out=runs/teacher_{skill}' and give"
-            f" teacher=runs/teacher_{skill}, or train without one, e.g. with config=laptop."
-        )
+    row, actions = row_of(skill), config.env_args.get("actions", "full")
+    stands = row.stands(actions)
+    if teacher == "shipped" and (stands or not weights_path(folder, skill).exists()):
+        raise _no_teacher(skill, f"actions={actions}" if stands else "")
     config.distill.teacher = str(find_policy(folder, skill).path)
     stops = {"failed_stop_ends": True}  # labels teach when to stop; nothing has to be tried out
-    if row_of(skill).teaching.keys() & stops:
+    if row.teaching.keys() & stops:
         config.env_args["options"] = stops | (config.env_args.get("options") or {})
+
+
+def _no_teacher(skill: str, actions: str) -> UserError:
+    """Return what to do where none ships; ``actions`` is the word for others than the full ones."""
+    own, words = (f" of {actions}", f" env_args.{actions}") if actions else ("", "")
+    out = f"runs/teacher_{skill}"
+    how = (
+        f"make one with 'tpsrl train skill={skill} config=teacher{words} out={out}' and give"
+        f" teacher={out}, or"
+    )
+    return UserError(
+        f"no teacher of '{skill}'{own} ships that a student could learn from;"
+        f" {how if row_of(skill).state else 'as it lists no sensors of one,'}"
+        " train without one, e.g. with config=laptop."
+    )
 
 
 def _defaults(skill: str) -> Mapping[str, Any]:
