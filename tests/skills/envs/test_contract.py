@@ -359,3 +359,12 @@ def test_bad_names_are_refused():
     ):
         with pytest.raises(UserError, match=word):
             make_task(**arguments)
+
+
+def test_what_is_said_of_the_rewards_of_driving_and_of_the_whole_task_is_so():
+    """Who changes these changes the table in docs/skill_environments.md."""
+    held = judge(make_task("navigate"), state(), state(hold_violation=True))
+    assert held.reward[0] == pytest.approx(-1.0 - 0.005) and not held.terminated[0]
+    taught = EnvConfig(reward="teaching").task("rearrange_easy")
+    assert (taught.mistake_penalty, taught.haste, taught.failed_stop_ends) == (4.0, 0.1, False)
+    assert (taught.slack_reward, taught.violation_penalty) == (-0.005, 1.0)
