@@ -17,6 +17,7 @@ from skills.interface import HELPERS, Skill, SkillCall, SkillName
 from skills.row import Actions, Entity, SkillRow
 from skills.rows import ROWS
 from skills.tasks.base import Task
+from skills.tasks.kinds import check, kinds_of
 from tpsrl.errors import UserError, nearest
 
 Contract = Literal["fixed", "parity"]
@@ -130,7 +131,8 @@ def make_task(
         options: fields of the task to override, e.g. ``{"horizon": 500}``.
 
     Raises:
-        UserError: unknown name, contract, action space, way to stop or option.
+        UserError: unknown name, contract, action space, way to stop or option, or a value of an
+            option that is of another kind.
     """
     row = row_of(name)
     if contract not in ("fixed", "parity"):
@@ -153,6 +155,7 @@ def make_task(
     for key in changes:
         if key not in known:
             raise UserError(f"skill '{name}' has no option '{key}'{nearest(key, known)}")
+    check(options or {}, kinds_of(type(row.task)), f"skill '{name}': option ")
     return dataclasses.replace(row.task, **changes)
 
 

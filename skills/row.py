@@ -84,7 +84,7 @@ class SkillRow:
             (``reward=teaching``); they never decide what counts as success.
         driving: further ones where the base may move.
         switches: ``"grip"`` and ``"stop"``, as far as the task has them -> how likely a policy that
-            has learned nothing grasps and stops in a step.
+            has learned nothing grasps and stops in a step; 0.5 where it is not said.
         again: share of a training's episodes that begin at a start that has failed before
             (``again="auto"``).
         teachers: how many learn it from seeds of their own before one learns from all of them

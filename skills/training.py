@@ -10,6 +10,7 @@ from typing import Any
 from skills.book import BOOK, chained, make_task, row_of, sensor_sets
 from skills.chain_starts import AGENTS, chain_starts
 from skills.envs import env_id
+from skills.envs.config import EnvConfig
 from skills.envs.starts import beginnings
 from skills.learned.cards import TEACHERS, weights_path
 from skills.learned.find import find_policy
@@ -29,6 +30,8 @@ from ver_trainer.runner import TrainResult, train
 
 LEARNED_SPLITS = ("train", "wide")
 """Episodes of these are made where a training has none; val ones are never trained on unasked."""
+_OF_MAKE = ("render_mode", "max_episode_steps")
+"""Arguments of ``gymnasium.make`` that are none of the environment's own settings."""
 
 
 @dataclass
@@ -90,6 +93,8 @@ def parse(words: Sequence[str], ahead: Collection[Path] = ()) -> tuple[TrainKeys
     if keys.skill and not named:
         return parse([f"skill={keys.skill}", *words], ahead)
     config = keys.trainer()
+    if keys.skill:
+        _check_arguments(config, keys.skill)
     if keys.switches:
         _choose(config, keys.skill)
     if keys.skill:
@@ -102,6 +107,13 @@ def parse(words: Sequence[str], ahead: Collection[Path] = ()) -> tuple[TrainKeys
     return keys, config
 
 
+def _check_arguments(config: TrainConfig, skill: str) -> None:
+    """Refuse arguments that the skill's own environment could not be made with, at once."""
+    if config.env == _defaults(skill)["env"]:
+        own = {name: v for name, v in config.env_args.items() if name not in _OF_MAKE}
+        EnvConfig.of(own).check(skill)
+
+
 def _choose(config: TrainConfig, skill: str | None) -> None:
     """Let the policy choose whether to grasp and to stop, instead of drawing numbers."""
     if skill is None:
@@ -111,7 +123,7 @@ def _choose(config: TrainConfig, skill: str | None) -> None:
     stop: Any = config.env_args.get("stop", "action")
     places = make_task(skill, actions=actions, stop=stop).layout.switches
     config.net.binary_actions = list(places.values())
-    config.net.binary_initial = [row.switches[name] for name in places]
+    config.net.binary_initial = [row.switches.get(name, 0.5) for name in places]
 
 
 def _name_senses(config: TrainConfig, skill: str) -> None:
@@ -139,19 +151,29 @@ def _follow(config: TrainConfig, teacher: str, skill: str | None, ahead: Collect
     if folder in ahead:
         config.distill.teacher = teacher
         return
-    actions = config.env_args.get("actions", "full")
-    if teacher == "shipped" and (actions != "full" or not weights_path(folder, skill).exists()):
-        own = "" if actions == "full" else f" of actions={actions}"
-        words = own and f" env_args.actions={actions}"
-        raise UserError(
-            f"no teacher of '{skill}'{own} ships that a student could learn from; make one with"
-            f" 'tpsrl train skill={skill} config=teacher{words} out=runs/teacher_{skill}' and give"
-            f" teacher=runs/teacher_{skill}, or train without one, e.g. with config=laptop."
-        )
+    row, actions = row_of(skill), config.env_args.get("actions", "full")
+    stands = row.stands(actions)
+    if teacher == "shipped" and (stands or not weights_path(folder, skill).exists()):
+        raise _no_teacher(skill, f"actions={actions}" if stands else "")
     config.distill.teacher = str(find_policy(folder, skill).path)
     stops = {"failed_stop_ends": True}  # labels teach when to stop; nothing has to be tried out
-    if row_of(skill).teaching.keys() & stops:
+    if row.teaching.keys() & stops:
         config.env_args["options"] = stops | (config.env_args.get("options") or {})
+
+
+def _no_teacher(skill: str, actions: str) -> UserError:
+    """Return what to do where none ships; ``actions`` is the word for others than the full ones."""
+    own, words = (f" of {actions}", f" env_args.{actions}") if actions else ("", "")
+    out = f"runs/teacher_{skill}"
+    how = (
+        f"make one with 'tpsrl train skill={skill} config=teacher{words} out={out}' and give"
+        f" teacher={out}, or"
+    )
+    return UserError(
+        f"no teacher of '{skill}'{own} ships that a student could learn from;"
+        f" {how if row_of(skill).state else 'as it lists no sensors of one,'}"
+        " train without one, e.g. with config=laptop."
+    )
 
 
 def _defaults(skill: str) -> Mapping[str, Any]:

@@ -224,8 +224,9 @@ class Meaning:
 
     def _draw(self, index: int, places: Sequence[str]) -> str:
         """Draw the goal of an object on the first of some places that has room for it."""
-        taken = [(k, np.asarray(self._targets[k].goal_pos)) for k in self._goes_to]
-        taken += [(t.object_index, np.asarray(t.goal_pos)) for t in self.episode.targets]
+        others = [(k, self._targets[k]) for k in self._goes_to]
+        others += [(t.object_index, t) for t in self.episode.targets]
+        taken = [(k, np.asarray(t.goal_pos), t.goal_receptacle) for k, t in others]
         for number, place in enumerate(places):
             try:
                 pose = draw_goal(self.episode, index, place, taken)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skills.book import BOOK
+from skills.book import BOOK, Contract, make_task
 from skills.learned.cards import (
     SHIPPED,
     Card,
@@ -21,6 +21,8 @@ from skills.learned.cards import (
 from skills.learned.find import acts_as, find_file, find_policy, is_single, skill_of, trained_in
 from skills.learned.inference import read_weights
 from skills.learned.wiring import wiring
+from skills.row import Actions
+from skills.tasks.base import Task
 from tpsrl.errors import UserError
 from tpsrl.files import write_atomically, write_json
 from ver_trainer.export import export_policy
@@ -92,8 +94,8 @@ def run(overrides: list[str]) -> int:
         if config.repeats:
             card = _with_repeats(config.repeats, card)
     tensors, header = read_weights(source)
-    about = () if card is None else (card.skill, card.actions, acts_as(source, header).get("stop"))
-    facts = {"wiring": wiring(tensors, header, *about)}
+    task = None if card is None else _task(card, acts_as(source, header))
+    facts = {"wiring": wiring(tensors, header, task)}
     if config.format != "safetensors":
         return _write_network(config, name, source, card, facts)
     assert card is not None
@@ -119,6 +121,13 @@ def _source(config: ExportConfig) -> tuple[Path, Card | None]:
             return file, None
     policy = find_policy(config.weights, config.skill)
     return policy.path, policy.card
+
+
+def _task(card: Card, acts: dict[str, Any]) -> Task[Any]:
+    """Return the task whose rules a policy acts by."""
+    contract: Contract = card.contract  # type: ignore[assignment]
+    actions: Actions = card.actions  # type: ignore[assignment]
+    return make_task(card.skill, contract=contract, actions=actions, **acts)
 
 
 def _write_network(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from gymnasium.vector.utils import batch_space
 
 from skills.envs.config import EnvConfig, action_space
 from skills.envs.worlds import CarriesMastery, check_options
+from skills.tasks.kinds import whole
 from skills.tasks.state import Outcome
 from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array, host
@@ -51,7 +53,7 @@ class BatchSkillEnv(CarriesMastery, VectorEnv):
         simulator: Simulator | None = None,
         **config: Any,
     ) -> None:
-        self.skill, self.config, self.render_mode = skill, EnvConfig(**config), render_mode
+        self.skill, self.config, self.render_mode = skill, EnvConfig.of(config), render_mode
         task = self.config.task(skill)
         self._own = simulator is None
         self.worlds = self.config.worlds(skill, num_envs, simulator)
@@ -66,7 +68,7 @@ class BatchSkillEnv(CarriesMastery, VectorEnv):
     def reset(
         self,
         *,
-        seed: int | list[int | None] | None = None,
+        seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Array], dict[str, Any]]:
         """Begin an episode in every world; world ``i`` is seeded with ``seed + i``.
@@ -74,11 +76,11 @@ class BatchSkillEnv(CarriesMastery, VectorEnv):
         World ``i`` then has the episodes of a ``SkillEnv`` reset with ``seed + i``.
 
         Args:
-            seed: see above; ``None`` draws on.
+            seed: see above, or one a world; ``None`` draws on.
             options: ``reset_mask``, (n,) bool: the worlds in which to begin, by default all.
 
         Raises:
-            UserError: unknown option, or a mask of another shape.
+            UserError: unknown option, a mask of another shape, or seeds of another number.
         """
         mask = check_options(options, ("reset_mask",)).get("reset_mask")
         chosen = np.ones(self.num_envs, dtype=bool)
@@ -88,15 +90,16 @@ class BatchSkillEnv(CarriesMastery, VectorEnv):
             raise UserError(
                 f"reset_mask is {chosen.dtype} of shape {chosen.shape}; give {self.num_envs} bool."
             )
-        super().reset(seed=seed if isinstance(seed, int) else None)
+        seeds = self._spread(seed)
+        super().reset(seed=seeds[0] if whole(seed) else None)
         begun = [int(i) for i in np.flatnonzero(chosen)]
         if not self._seeds:
             begun = list(range(self.num_envs))
-            self._seeds = [np.random.default_rng(s) for s in self._spread(seed)]
-        elif seed is not None:
-            seeds = self._spread(seed)
+            self._seeds = [np.random.default_rng(s) for s in seeds]
+        else:
             for i in begun:
-                self._seeds[i] = np.random.default_rng(seeds[i])
+                if seeds[i] is not None:
+                    self._seeds[i] = np.random.default_rng(seeds[i])
         if begun:
             self.worlds.start(begun, self._draw(begun))
         return self.worlds.observe(), self._info(None)
@@ -149,10 +152,19 @@ class BatchSkillEnv(CarriesMastery, VectorEnv):
         if self._own:
             self.sim.close()
 
-    def _spread(self, seed: int | list[int | None] | None) -> list[int | None]:
-        if isinstance(seed, int):
-            return [seed + i for i in range(self.num_envs)]
-        return [None] * self.num_envs if seed is None else list(seed)
+    def _spread(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+        """Return the seed of each world."""
+        if seed is None:
+            return [None] * self.num_envs
+        given: Any = seed
+        if whole(given):
+            given = [int(given) + i for i in range(self.num_envs)]
+        right = isinstance(given, Sequence | np.ndarray) and len(given) == self.num_envs
+        if not right or not all(s is None or (whole(s) and s >= 0) for s in given):
+            raise UserError(
+                f"seed={seed!r} is no number from 0, nor a list of {self.num_envs}, one a world."
+            )
+        return [None if s is None else int(s) for s in given]
 
     def _draw(self, env_ids: list[int]) -> list[int]:
         return [int(self._seeds[i].integers(2**31)) for i in env_ids]

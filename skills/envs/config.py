@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -12,11 +12,13 @@ import numpy as np
 from gymnasium import spaces
 
 from skills.book import Contract, Stop, make_task, placed, row_of, sensor_sets
+from skills.envs import arguments
 from skills.envs.starts import Starts, beginnings
 from skills.envs.worlds import SkillWorlds
 from skills.row import Actions
 from skills.tasks.base import Task
 from skills.tasks.handoff import HandoffStart
+from skills.tasks.kinds import check
 from skills.tasks.places import BALANCED, KINDS, SHARES
 from skills.tasks.seen import PIXELS, sees_way
 from skills.tasks.sensors import COLOUR, DEPTH, PICTURES, SENSORS
@@ -75,6 +77,9 @@ class EnvConfig:
         path: Habitat scene dataset or data folder to play in, ``None`` for tpsrl's own apartments.
         gpu: ``sim="habitat"``: which one renders, -1 for software.
         habitat: ``sim="habitat"``: ``python``, its interpreter, and ``robot``, its URDF.
+
+    Raises:
+        UserError: an argument is of another kind.
     """
 
     depth: int | None = 128
@@ -98,6 +103,24 @@ class EnvConfig:
     path: str | Path | None = None
     gpu: int = -1
     habitat: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check(vars(self), arguments.KINDS)
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> EnvConfig:
+        """Return the arguments that somebody gave by their names.
+
+        Raises:
+            UserError: there is none of such a name, or it is of another kind.
+        """
+        known = [f.name for f in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise UserError(
+                    f"the environment of a skill has no argument '{name}'{nearest(name, known)}"
+                )
+        return cls(**given)
 
     @property
     def coarse_depth(self) -> bool:
@@ -165,6 +188,29 @@ class EnvConfig:
             )
         return found
 
+    def check(self, skill: str) -> Task:
+        """Return the task, with what needs no file looked at first.
+
+        Raises:
+            UserError: an argument cannot be used.
+        """
+        task = self.task(skill)
+        self._spawn()
+        self._again(skill)
+        self._places(skill)
+        if self.start not in ("generated", "handoff"):
+            raise UserError(f"start='{self.start}' is unknown; use 'generated' or 'handoff'.")
+        if not 0.0 <= self.handoff_fraction <= 1.0:
+            raise UserError(f"handoff_fraction={self.handoff_fraction}; it is a share, 0 to 1.")
+        return task
+
+    def _spawn(self) -> Literal["hab", "near"]:
+        if self.spawn == "auto":
+            return "near" if self.actions == "restricted" else "hab"
+        if self.spawn not in ("hab", "near"):
+            raise UserError(f"spawn='{self.spawn}' is unknown; use 'auto', 'hab' or 'near'.")
+        return self.spawn
+
     def worlds(self, skill: str, num_envs: int, sim: Simulator | None = None) -> SkillWorlds:
         """Return the worlds of the environment.
 
@@ -176,13 +222,8 @@ class EnvConfig:
         Raises:
             UserError: there are no episodes or start states, or the engine cannot be had.
         """
-        spawn = self.spawn
-        if spawn == "auto":
-            spawn = "near" if self.actions == "restricted" else "hab"
-        if spawn not in ("hab", "near"):
-            raise UserError(f"spawn='{spawn}' is unknown; use 'auto', 'hab' or 'near'.")
+        task, spawn = self.check(skill), self._spawn()
         starts, fraction = self._starts(skill)
-        task = self.task(skill)
         scenes = self.scenes(task.scenario)
         types = None
         if scenes is not None:
@@ -269,14 +310,10 @@ class EnvConfig:
         return {**self.habitat, "gpu": int(self.gpu)}
 
     def _starts(self, skill: str) -> tuple[list[HandoffStart], float]:
-        if self.start not in ("generated", "handoff"):
-            raise UserError(f"start='{self.start}' is unknown; use 'generated' or 'handoff'.")
         if self.start == "generated":
             if self.handoff is not None:
                 raise UserError("handoff= is used with start='handoff' only; give both.")
             return [], 0.0
-        if not 0.0 <= self.handoff_fraction <= 1.0:
-            raise UserError(f"handoff_fraction={self.handoff_fraction}; it is a share, 0 to 1.")
         if self.handoff is None:
             raise UserError("start='handoff' needs handoff=FILE, a file of start states.")
         files = [self.handoff] if isinstance(self.handoff, str | Path) else [*self.handoff]

@@ -41,7 +41,7 @@ class SkillEnv(CarriesMastery, gymnasium.Env[dict[str, np.ndarray], np.ndarray])
         simulator: Simulator | None = None,
         **config: Any,
     ) -> None:
-        self.skill, self.config, self.render_mode = skill, EnvConfig(**config), render_mode
+        self.skill, self.config, self.render_mode = skill, EnvConfig.of(config), render_mode
         task = self.config.task(skill)
         space = self.config.space(task)
         self.observation_space = space  # type: ignore[assignment]

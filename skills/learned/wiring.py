@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from skills.book import make_task
-from skills.tasks.layout import ActionLayout
+from skills.tasks.base import Task
 from skills.tasks.sensors import DEPTH, SENSORS
 from tpsrl.robot import fetch
 
 _ROLE = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`")
 _STOP = "above 0 ends the skill"
-_GRIP = "0 or more grasps on contact, less lets go"
 _CLIP = 10.0
 """Of the network's own normalisation (``ver_trainer.nets.normalization``)."""
 
@@ -24,24 +22,20 @@ _CLIP = 10.0
 def wiring(
     weights: Mapping[str, np.ndarray],
     header: Mapping[str, Any],
-    skill: str | None = None,
-    actions: str = "full",
-    stop: str | None = None,
+    task: Task[Any] | None = None,
 ) -> dict[str, Any]:
     """Return what a policy reads and gives, as plain values.
 
     Args:
         weights: of its file.
         header: of its file.
-        skill: whose observations and actions they are, ``None`` for another environment's.
-        actions: ``"full"`` or ``"restricted"``.
-        stop: ``"action"`` or ``"success"``, which has none; ``None`` is the first.
+        task: whose observations and actions they are, ``None`` for another environment's.
 
     Returns:
         ``observations`` in the order of the inputs, each with name, shape and dtype, the mean and
-        deviation that the network subtracts and divides by itself, and where a skill is known what
+        deviation that the network subtracts and divides by itself, and where a task is known what
         the values mean; ``action`` with a row for each entry; ``state``, the size of the recurrent
-        state that goes in and out, zeros at the start of an episode; with a skill ``control_hz``.
+        state that goes in and out, zeros at the start of an episode; with a task ``control_hz``.
     """
     spec, net = header["spec"], header["net"]
     names = header.get("actor_obs", list(spec["observations"]))
@@ -50,14 +44,14 @@ def wiring(
     for name in names:
         seen = spec["observations"][name]
         row = {"name": name, "shape": list(seen["shape"]), "dtype": seen["dtype"]}
-        rows.append(row | ({"meaning": _meaning(name)} if skill else {}) | scales.get(name, {}))
+        meaning = {"meaning": _meaning(name, seen["dtype"])} if task else {}
+        rows.append(row | meaning | scales.get(name, {}))
     size = int(spec["action"]["size"])
     layers = 2 * net["core_layers"] * net["core_size"] if net["core"] == "lstm" else 0
     remembered = size if net.get("previous_action", False) else 0
     found: dict[str, Any] = {"observations": rows, "action": _plain_action(spec["action"])}
-    if skill is not None:
-        task = make_task(skill, actions=actions, stop=stop or "action")  # type: ignore[arg-type]
-        found["action"] |= {"entries": _entries(task.layout)}
+    if task is not None:
+        found["action"] |= {"entries": _entries(task)}
         found["control_hz"] = fetch.CONTROL_HZ
     return {**found, "state": layers + remembered}
 
@@ -92,12 +86,12 @@ def _scales(
     return found
 
 
-def _meaning(name: str) -> str:
+def _meaning(name: str, dtype: str) -> str:
     """Return the words of a sensor's documentation: what it is and its unit."""
     if name == DEPTH:
-        view = math.degrees(fetch.HEAD_CAMERA_HFOV)
+        view, most = math.degrees(fetch.HEAD_CAMERA_HFOV), 255 if dtype == "uint8" else 1
         return (
-            f"Depth picture of the head camera, {view:.0f} degrees wide: 1 is"
+            f"Depth picture of the head camera, {view:.0f} degrees wide: {most} is"
             f" {fetch.DEPTH_RANGE[1]:.0f} m or more; rows from the top."
         )
     if name not in SENSORS:
@@ -106,11 +100,12 @@ def _meaning(name: str) -> str:
     return _ROLE.sub(r"\1", text).replace("``", "")
 
 
-def _entries(layout: ActionLayout) -> list[dict[str, Any]]:
+def _entries(task: Task[Any]) -> list[dict[str, Any]]:
     """Return name and meaning of each entry of a flat action; all are in [-1, 1]."""
+    layout = task.layout
     arm = f"change of the motor's target: 1 is {fetch.ARM_DELTA} rad a step"
     rows = [{"name": joint, "meaning": arm} for joint in fetch.ARM_JOINTS] if layout.arm else []
-    rows += [{"name": "grip", "meaning": _GRIP}] if layout.grip else []
+    rows += [{"name": "grip", "meaning": task.grip_rule}] if layout.grip else []
     if layout.base:
         ahead, turn = fetch.BASE_DELTA_LINEAR, fetch.BASE_DELTA_ANGULAR
         rows += [{"name": "base_forward", "meaning": f"1 is {ahead:.4f} m ahead a step"}]

@@ -39,7 +39,6 @@ class ArticulatedProgress(Progress):
         held: (n,) bool, something was held.
         grasped: (n,) bool, the handle has been grasped in this episode.
         reached: (n,) bool, the joint has been where it is wanted in this episode.
-        released: (n,) bool, the handle has been let go there.
     """
 
     joint: Array
@@ -48,7 +47,6 @@ class ArticulatedProgress(Progress):
     held: Array
     grasped: Array
     reached: Array
-    released: Array
 
 
 @dataclass(frozen=True)
@@ -72,8 +70,6 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         joint_reward: per m or rad towards the goal.
         reached_reward: when the joint first is where it is wanted.
         grasp_reward: when the handle is first grasped.
-        release_reward: when the handle is first let go with the joint where it is wanted; M3 has
-            one, habitat-lab has none (Gu et al. 2022).
         handle_reward: per metre towards the handle while nothing is held.
         rest_reward: per metre towards the resting position once the joint is where it is wanted.
         wrong_penalty: when anything else is grasped; ends the episode.
@@ -99,7 +95,6 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     joint_reward: float = 10.0
     reached_reward: float = 5.0
     grasp_reward: float = 0.0
-    release_reward: float = 0.0
     handle_reward: float = 1.0
     rest_reward: float = 1.0
     wrong_penalty: float = 5.0
@@ -177,12 +172,16 @@ class ArticulatedTask(Task[ArticulatedProgress]):
             held=view.holds,
             grasped=self.never(view),
             reached=self.never(view),
-            released=self.never(view),
         )
 
     def grip(self, view: View, command: Array) -> Array:
         """Without suction nothing is ever grasped."""
         return command if self.suction else view.xp.full_like(command, -1.0)
+
+    @property
+    def grip_rule(self) -> str:
+        """See :meth:`Task.grip_rule`."""
+        return super().grip_rule if self.suction else "nothing is ever grasped, whatever this says"
 
     def advance(self, view: View, progress: ArticulatedProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
@@ -191,7 +190,6 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         taken = view.holds & ~progress.held
         right = taken & (state.held_marker >= 0) & (state.held_marker == view.goal.marker)
         wrong = taken & ~right
-        left = there & progress.held & ~view.holds & progress.grasped
         moved = xp.where(there, 0.0, progress.joint - error)
         rested = xp.where(there, progress.rest - view.rest_distance, 0.0)
         near = xp.where(there | view.holds, 0.0, progress.handle - view.marker_distance)
@@ -201,7 +199,6 @@ class ArticulatedTask(Task[ArticulatedProgress]):
             + self.handle_reward * near
             + self.reached_reward * (there & ~progress.reached)
             + self.grasp_reward * (right & ~progress.grasped)
-            + self.release_reward * (left & ~progress.released)
             - self.wrong_penalty * wrong
         )
         success = there & ~view.holds & (view.rest_distance < self.rest_threshold) & stop
@@ -219,7 +216,6 @@ class ArticulatedTask(Task[ArticulatedProgress]):
                 "held": view.holds,
                 "grasped": progress.grasped | right,
                 "reached": progress.reached | there,
-                "released": progress.released | left,
             },
             reward,
             success,

@@ -15,7 +15,8 @@ from skills.tasks.around import with_surroundings
 from skills.tasks.course import Course, with_way
 from skills.tasks.goals import object_goal
 from skills.tasks.layout import ActionLayout
-from skills.tasks.outlines import door_before
+from skills.tasks.outlines import open_door
+from skills.tasks.places import container_of
 from skills.tasks.sensors import shows_course
 from skills.tasks.starts import Spawn, Start
 from skills.tasks.state import CAUSE, GoalRow, Outcome, View
@@ -162,8 +163,9 @@ class Task(ABC, Generic[P]):
         row = object_goal(sim, env_id, call, frozen_start=self.frozen_start)
         point, place = self.about(row), self.carrier(row)
         if self.shows_way:
-            door = door_before(sim, env_id, point)
-            row = replace(with_way(sim, env_id, row, point), door=door)
+            behind = container_of(sim, env_id, point)
+            row = replace(row, container=behind, door=open_door(sim, env_id, behind))
+            row = with_way(sim, env_id, row, point)
         return with_surroundings(sim, env_id, row, point, place, self.sensors)
 
     @property
@@ -218,6 +220,11 @@ class Task(ABC, Generic[P]):
         Where the action has no grip, what is held stays held and nothing is grasped.
         """
         return command if self.layout.grip else view.xp.where(view.holds, 1.0, -1.0)
+
+    @property
+    def grip_rule(self) -> str:
+        """What :meth:`grip` does, in the words of a policy's card: other robots go by these."""
+        return "0 or more grasps on contact, less lets go"
 
     def robot_action(self, view: View, action: Array) -> tuple[Array, Array]:
         """Split a flat action.

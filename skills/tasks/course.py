@@ -143,9 +143,7 @@ def _before(
     speed_map: SpeedMap, goal: np.ndarray, fan: np.ndarray, around: float
 ) -> tuple[Any, ...]:
     """Return low corner, spacing and table of the way to where a robot can reach ``goal``."""
-    low = np.maximum(((goal - around - speed_map.low) / RESOLUTION).astype(int), 0)
-    high = ((goal + around - speed_map.low) / RESOLUTION).astype(int) + 1
-    window = slice(low[0], max(high[0], low[0] + 4)), slice(low[1], max(high[1], low[1] + 4))
+    window = _window(speed_map, goal, around)
     gap = speed_map.nodes[window] - goal
     far = np.linalg.norm(gap, axis=-1)
     towards = np.rint(np.arctan2(gap[..., 1], gap[..., 0]) / (2.0 * np.pi) * FAN).astype(int)
@@ -158,6 +156,15 @@ def _before(
     # Half as many nodes: hundreds of these tables are kept.
     table = _table(length, speed_map.aside[window])[::2, ::2].astype(np.float32)
     return speed_map.nodes[window][0, 0], 2.0 * RESOLUTION, table
+
+
+def _window(speed_map: SpeedMap, goal: np.ndarray, around: float) -> tuple[slice, slice]:
+    """Return the nodes of the square around ``goal``; of a goal off the map around its edge."""
+    goal = np.clip(goal, speed_map.low, speed_map.nodes[-1, -1])
+    low = np.maximum(((goal - around - speed_map.low) / RESOLUTION).astype(int), 0)
+    high = ((goal + around - speed_map.low) / RESOLUTION).astype(int) + 1
+    window = slice(low[0], max(high[0], low[0] + 4)), slice(low[1], max(high[1], low[1] + 4))
+    return window if speed_map.free[window].any() else (slice(None), slice(None))
 
 
 def _table(length: np.ndarray, aside: np.ndarray) -> np.ndarray:

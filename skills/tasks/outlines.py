@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skills.tasks.places import container_of, link_pose
+from skills.tasks.places import link_pose
 from skills.tasks.tolerances import STANDS_OUT
 from tpsrl.geometry.arrays import yaw_of
 from tpsrl.sim.door import Simulator
@@ -41,11 +41,6 @@ def open_parts(sim: Simulator, env_id: int) -> list[np.ndarray]:
         world = np.column_stack([corners, np.zeros(4)]) @ rotation.T + pos
         outlines.append(world[:, :2])
     return outlines
-
-
-def door_before(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:
-    """Return the open door behind which a (3,) point lies, a row of ``Goal.door``, or zeros."""
-    return open_door(sim, env_id, container_of(sim, env_id, point))
 
 
 def open_door(sim: Simulator, env_id: int, joint: int) -> np.ndarray:

@@ -42,7 +42,7 @@ class PickTask(Task[PickProgress]):
         shut: so many metres of distance is one by which the edge of the open door that the object
             lies behind was moved, see :func:`skills.tasks.places.door_moved`: who shuts it cannot
             reach in, and while the base drives nothing else would tell; for training. It counts
-            where the container is known, as with ``sensors="state"``.
+            where a way is rewarded or observed (:attr:`Task.shows_way`).
         pick_reward: when the right object is grasped.
         wrong_penalty: when anything else is grasped; ends the episode.
         drop_penalty: when what is held is lost; ends the episode.
@@ -99,6 +99,11 @@ class PickTask(Task[PickProgress]):
     def grip(self, view: View, command: Array) -> Array:
         """A held object cannot be released."""
         return view.xp.where(view.holds, 1.0, command)
+
+    @property
+    def grip_rule(self) -> str:
+        """See :meth:`Task.grip_rule`."""
+        return "0 or more grasps on contact; while something is held it is kept, whatever this says"
 
     def advance(self, view: View, progress: PickProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""

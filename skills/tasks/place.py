@@ -39,8 +39,7 @@ class PlaceTask(Task[PlaceProgress]):
         strays_end: an object that is farther than ``off_slack`` beyond ``goal_threshold`` after its
             release ends the episode, as a wrong release does, and takes ``place_reward`` back: for
             training. It rolls, or falls off, and nothing brings it home.
-        place_reward: at the first correct release.
-        drop_penalty: at a release elsewhere, which ends the episode.
+        place_reward: at the first correct release; one elsewhere ends the episode.
         off_penalty: lost at a correct release, per metre that the object is then farther from its
             goal than ``off_slack``. Who knows that distance exactly otherwise lets go at
             ``goal_threshold``, and who learns from that and knows it less well lets go too early.
@@ -56,7 +55,6 @@ class PlaceTask(Task[PlaceProgress]):
     shut: float = 0.0
     strays_end: bool = False
     place_reward: float = 5.0
-    drop_penalty: float = 0.0
     off_penalty: float = 0.0
     off_slack: float = 0.05
     goal_threshold: float = RELEASED_AT
@@ -91,6 +89,11 @@ class PlaceTask(Task[PlaceProgress]):
         """What was released cannot be grasped again."""
         return view.xp.where(view.holds, command, -1.0)
 
+    @property
+    def grip_rule(self) -> str:
+        """See :meth:`Task.grip_rule`."""
+        return "less than 0 lets go; once nothing is held nothing is grasped, whatever this says"
+
     def advance(self, view: View, progress: PlaceProgress, stop: Array) -> Advance:
         """See :meth:`Task.advance`."""
         xp = view.xp
@@ -101,9 +104,7 @@ class PlaceTask(Task[PlaceProgress]):
         distance = self._distance(view, resting)
         counts = (resting == progress.resting) & (resting | (distance >= self.min_distance))
         nearer = to_milli(xp, xp.where(counts, progress.distance - distance, 0.0))
-        reward = (
-            self.distance_reward * nearer + self.place_reward * right - self.drop_penalty * wrong
-        )
+        reward = self.distance_reward * nearer + self.place_reward * right
         if self.off_penalty:
             off = view.goal_distance - self.off_slack
             reward = reward - self.off_penalty * xp.where(right & (off > 0.0), off, 0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from array_api_compat import device
@@ -16,6 +17,7 @@ from numpy.random import Generator
 from skills.tasks.base import Advance, P, Progress, Task
 from skills.tasks.starts import NoStartError, Spawn, Start, free_points, free_poses
 from skills.tasks.state import GoalRow, View
+from tpsrl.errors import UserError
 from tpsrl.geometry.arrays import Array, norm
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.scene import Navigation
@@ -26,7 +28,21 @@ _SAME = 0.1
 
 @dataclass(frozen=True)
 class RoamTask(Task[P]):
-    """Drives with an empty hand, from anywhere."""
+    """Drives with an empty hand, from anywhere.
+
+    Raises:
+        UserError: distances are measured otherwise than success is.
+    """
+
+    measured: ClassVar[str] = ""
+    """What ``needs_geodesic`` is: success follows from that distance."""
+
+    def __post_init__(self) -> None:
+        if self.needs_geodesic != self.measured:
+            raise UserError(
+                f"needs_geodesic='{self.needs_geodesic}' would change what success of"
+                f" '{self.name}' is; leave it at '{self.measured}'."
+            )
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: any free pose."""
@@ -90,6 +106,7 @@ class PointNavTask(RoamTask[PathProgress]):
         min_start_distance: least geodesic distance to the goal at the start, m.
     """
 
+    measured: ClassVar[str] = "goal"
     distance_reward: float = 1.0
     spl_reward: float = 2.5
     success_distance: float = 0.2
@@ -155,6 +172,7 @@ class FleeTask(RoamTask[FleeProgress]):
         success_fraction: of the largest possible distance, counts as success.
     """
 
+    measured: ClassVar[str] = "start"
     distance_reward: float = 1.0
     success_fraction: float = 0.9
 

@@ -1,1 +1,1 @@
-"""Episodes: Habitat's JSON in and out, generators for the benchmark's scenarios."""
+"""Episodes: what they are, Habitat's JSON in and out, checks; tpsrl.generation makes them."""

@@ -256,6 +256,7 @@ def episode_to_json(episode: Episode, decimals: int = 5) -> dict[str, Any]:
     extra = dict(episode.extra)
     configs = extra.pop("object_configs", {})
     info = dict(extra.pop("info", {}))
+    info.pop("start_is_fixed", None)  # it may have been when the episode was read
     labels = {episode.objects[t.object_index].instance: t.label for t in episode.targets}
     if episode.scenario:
         info["scenario"] = episode.scenario

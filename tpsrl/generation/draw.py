@@ -131,8 +131,8 @@ class Drawer:
         """
         joints = dict(draft.joints)
         container = self.room.container_of(placement.receptacle)
-        if container is not None and not joints.get(container):
-            joints[container] = self.room.open_position(container)
+        if container is not None:  # which a plan opens unless it stands so already
+            joints[container] = max(joints.get(container, 0.0), self.room.open_position(container))
         furniture, navigation = self.room.opened(joints)
         thing = self.opened_outline(placement, joints)
         if approach(thing, navigation, furniture, objects) is None:

@@ -29,7 +29,7 @@ def draw_goal(
     episode: Episode,
     index: int,
     receptacle: str,
-    taken: Sequence[tuple[int, np.ndarray]] = (),
+    taken: Sequence[tuple[int, np.ndarray, str]] = (),
 ) -> Pose:
     """Draw where an object may be put, by the rules for goals of generated episodes.
 
@@ -40,7 +40,8 @@ def draw_goal(
         episode: with its objects at rest.
         index: of the object.
         receptacle: where it is to lie; not in a closed drawer.
-        taken: indices of objects with (3,) positions that they will have.
+        taken: indices of objects with (3,) positions that they will have and the receptacles of
+            these, furniture as the episode begins.
 
     Returns:
         Its pose, furniture as the episode begins.
@@ -51,7 +52,9 @@ def draw_goal(
     drawer, joints = _drawer(episode.layout), dict(episode.joints)
     items = _items(drawer, episode)
     item = items.pop(index)
-    items += [Item(_outlined(drawer, episode.objects[k].type, pos)) for k, pos in taken]
+    for k, pos, where in taken:
+        item_there = _outlined(drawer, episode.objects[k].type, pos, _UPRIGHT, where)
+        items.append(_shut(drawer, item_there, joints))
     name = f"{episode.episode_id}/{episode.objects[index].instance}/{receptacle}"
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     inside = drawer.room.container_of(receptacle) is not None
@@ -86,10 +89,14 @@ def _items(drawer: Drawer, episode: Episode) -> list[Item]:
     found = []
     for o in episode.objects:
         place = _outlined(drawer, o.type, o.pos, o.quat, o.receptacle)
-        known = o.receptacle in drawer.room.boxes
-        joints = dict(episode.joints)
-        found.append(drawer.closed(Item(place), place.pose, joints) if known else Item(place))
+        found.append(_shut(drawer, place, dict(episode.joints)))
     return found
+
+
+def _shut(drawer: Drawer, place: Placement, joints: dict[str, float]) -> Item:
+    """Return what lies at a place as it lies with containers closed."""
+    known = place.receptacle in drawer.room.boxes  # a foreign file does not say where it lies
+    return drawer.closed(Item(place), place.pose, joints) if known else Item(place)
 
 
 def _outlined(

@@ -38,7 +38,7 @@ SPLITS = ("train", "val", "test")
 """The benchmark's own."""
 
 MAX_PER_TYPE = 5
-"""Most objects of one type in an episode: the engines keep that many bodies of each."""
+"""Most objects of one type in an episode."""
 
 OPENED = {"slide": 0.45 - 0.1, "hinge": 1.22 - 0.15}
 """A container is open beyond this joint position, m (drawer) or rad (door), as in habitat-lab."""
@@ -366,17 +366,22 @@ def _targets_of(scenario: Scenario) -> Counter[str]:
 def with_clutter(scenario: Scenario, count: int) -> Scenario:
     """Return the scenario with ``count`` objects that are no targets.
 
-    The last sampler that draws more objects than it makes targets of is changed.
+    Of the samplers that draw more objects than they make targets of the last one changes first, and
+    the ones before it where there are to be fewer than they draw.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, and ``count`` is not 0.
     """
     targets = _targets_of(scenario)
     samplers = dict(scenario.samplers)
-    for name, sampler in reversed(samplers.items()):
-        if sampler.count > targets[name]:
-            samplers[name] = replace(sampler, count=targets[name] + count)
-            return replace(scenario, samplers=samplers)
+    extras = {n: s.count - targets[n] for n, s in samplers.items() if s.count > targets[n]}
+    if extras:
+        missing = count - sum(extras.values())
+        for name in reversed(extras):
+            kept = max(extras[name] + missing, 0)
+            missing -= kept - extras[name]
+            samplers[name] = replace(samplers[name], count=targets[name] + kept)
+        return replace(scenario, samplers=samplers)
     if count:
         raise UserError(
             f"clutter={count}: all objects of {scenario.file or scenario.name} are targets; give a"

@@ -42,10 +42,6 @@ class OrientedBox:
     half_size: np.ndarray
     rotation: np.ndarray
 
-    def corners(self) -> np.ndarray:
-        """Return the (8, 3) corners in the world."""
-        return self.center + (_CORNERS * self.half_size) @ self.rotation.T
-
     @property
     def support_height(self) -> float:
         """Height of the bottom face's centre, m: where objects lie."""

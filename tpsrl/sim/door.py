@@ -70,7 +70,7 @@ class SimState:
         link_pos: (n, J, 3) float64, frame of the link that each joint moves.
         link_quat: (n, J, 4) float64.
         marker_pos: (n, M, 3) float64, handles in the world.
-        force: (n,) float64, largest normal contact force on the robot during the last step, N.
+        force: (n,) float64, largest normal contact force on the robot as the last step ends, N.
         force_sum: (n,) float64, accumulated force since reset, N (see docs/force.md).
         step_count: (n,) int64, control steps since reset.
         diverged: (n,) bool, the physics of this world broke in the last step and it was reset.

@@ -6,6 +6,7 @@ import random
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyperplan.planner import HEURISTICS, SEARCHES, search_plan
 
@@ -19,6 +20,7 @@ from planner.words.order import plan_on
 from tests.planner.words.written import written_goals
 from tpsrl.episodes.shipped import load_shipped
 from tpsrl.errors import UserError
+from tpsrl.scenes.objects import object_types
 
 WRITTEN = written_goals()
 
@@ -171,3 +173,21 @@ def test_things_come_from_all_places_of_a_name():
     episode = episodes("tidy_house")[0]
     every = errand_for(episode, "bring all cans from all counters to the sofa")
     assert every.goals == errand_for(episode, "bring all cans from counters to the sofa").goals
+
+
+def test_what_goes_into_one_open_drawer_lies_side_by_side():
+    kinds, found = object_types(), 0
+    for episode in episodes("rearrange_easy")[:40]:
+        names = {item.type for item in episode.objects}
+        if not {"007_tuna_fish_can", "018_plum"} <= names:
+            continue
+        try:
+            errand = errand_for(episode, "put a tuna can and a plum into the left drawer")
+        except UserError:  # shut, or full
+            continue
+        one, two = errand.targets
+        sizes = [kinds[episode.objects[t.object_index].type].half_size[:2] for t in (one, two)]
+        apart = np.linalg.norm((one.goal_pos - two.goal_pos)[:2])
+        assert apart > min(sizes[0]) + min(sizes[1]), episode.episode_id
+        found += 1
+    assert found

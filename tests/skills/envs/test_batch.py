@@ -227,3 +227,24 @@ def test_some_worlds_can_be_begun_anew(episodes):
         assert np.array_equal(sim.capture(0).data["state"], before)
         with pytest.raises(UserError, match="reset_mask"):
             env.reset(options={"reset_mask": [True]})
+
+
+def test_seeds_are_one_number_or_one_a_world():
+    env = BatchSkillEnv("navigate", 2, depth=None, split="val")
+    env.reset(seed=np.int64(3))
+    first = env.worlds.origins[:]
+    env.reset(seed=[3, 4])
+    assert env.worlds.origins == first
+    env.reset(seed=np.array([3, 4]))
+    assert env.worlds.origins == first
+    for wrong in ([3], [3, 4, 5], [3, -1], -1, 3.0, ["3", 4]):
+        with pytest.raises(UserError, match=r"is no number from 0, nor a list of 2, one a world"):
+            env.reset(seed=wrong)
+    after = env._draw([0, 1])
+    env.reset(seed=[3, 4])
+    env._draw([0])
+    env.reset(seed=[None, 4])  # the first draws on
+    assert env.worlds.origins[1] == first[1] and env.worlds.origins[0] != first[0]
+    env.reset(seed=3)
+    assert env._draw([0, 1]) == after  # nothing was seeded by what was refused
+    env.close()

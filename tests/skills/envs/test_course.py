@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from skills.book import make_task
 from skills.envs.single import SkillEnv
 from skills.tasks.course import FAN, Course, approach, fan_of
 from skills.tasks.places import detour, round_door
@@ -352,3 +353,22 @@ def test_a_world_that_goes_on_keeps_its_way_though_the_drawer_has_moved():
         assert np.array_equal(before.course, after.course)
         env.reset(seed=2)
         assert np.array_equal(before.course, env.worlds.view.course)
+
+
+@pytest.mark.parametrize("goal", [[9.0, 0.0], [-9.0, 0.5], [0.0, 40.0], [-40.0, -40.0]])
+def test_the_way_to_a_point_outside_leads_to_the_edge_before_it(goal):
+    point = np.array(goal)
+    course = Course(scene(), point, np.full(FAN, np.inf))
+    left, *way = course.look(np.zeros(2))
+    assert left > 1.0
+    assert np.dot(way, point) > 0.9 * np.linalg.norm(way) * np.linalg.norm(point)
+    edge = np.clip(point, [-2.6, -2.1], [2.6, 2.1])
+    assert course.look(edge)[0] < 0.5
+
+
+@pytest.mark.parametrize(("skill", "own"), [("pointnav", "goal"), ("flee", "start")])
+def test_success_of_driving_is_not_measured_otherwise(skill, own):
+    for kind in ("course", ""):
+        with pytest.raises(UserError, match=f"would change what success of '{skill}' is; .*'{own}"):
+            make_task(skill, options={"needs_geodesic": kind})
+    assert make_task(skill, options={"needs_geodesic": own}).needs_geodesic == own

@@ -73,3 +73,20 @@ def test_who_drives_to_the_handle_itself_may_push_its_door():
     row = env.worlds.task.goal_for(env.sim, 0, SkillCall("navigate", joint=name))
     assert row.container == -1 and not row.door.any()
     env.close()
+
+
+@pytest.mark.parametrize("sensors", [None, ("state",), ("contract", "course")])
+def test_it_does_not_matter_what_else_is_observed(sensors):
+    env = SkillEnv("place", **STATE, sensors=sensors, reward="teaching", places=("cabinet",))
+    env.reset(seed=0)
+    worlds = env.worlds
+    row = worlds._rows[0]
+    assert row.container >= 0 and row.door.any()
+    before = float(worlds.task.begin(worlds.view).distance[0])
+    wide = float(env.sim.state().joint_pos[0, row.container])
+    env.sim.set_joint(env.sim.joint_names[row.container], wide - 0.5, [0])
+    worlds._look()
+    lost = float(worlds.task.begin(worlds.view).distance[0]) - before
+    edge = np.linalg.norm(row.door[2:4] - row.door[:2])
+    assert lost == pytest.approx(worlds.task.shut * edge * 0.5, abs=1e-6)
+    env.close()

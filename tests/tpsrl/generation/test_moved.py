@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tpsrl.episodes.habitat_json import load_episodes, save_episodes
 from tpsrl.episodes.shipped import load_shipped
+from tpsrl.episodes.types import EpisodeSet
 from tpsrl.episodes.validate import validate
 from tpsrl.errors import UserError
 from tpsrl.generation.moved import moved_episode, moved_episodes
@@ -62,3 +64,14 @@ def test_an_object_in_the_air_is_refused(apartment, episodes):
     episode = replace(episodes[0], objects=(flying, *episodes[0].objects[1:]))
     with pytest.raises(UserError, match="cannot be moved"):
         moved_episode(episode, apartment, apartment.layouts["wide_0000"], "a")
+
+
+def test_a_fixed_start_does_not_move_along(apartment, episodes, tmp_path):
+    fixed = replace(episodes[0], start=np.array([1.0, 2.0, 0.3]))
+    save_episodes(tmp_path / "fixed.json", EpisodeSet((fixed,)))
+    (read,) = load_episodes(tmp_path / "fixed.json")
+    assert read.start is not None
+    moved = moved_episode(read, apartment, apartment.layouts["wide_0005"], "a")
+    save_episodes(tmp_path / "moved.json", EpisodeSet((moved,)))
+    (again,) = load_episodes(tmp_path / "moved.json")
+    assert moved.start is None and again.start is None

@@ -232,3 +232,16 @@ def test_episodes_of_another_apartment_are_not_moved(tmp_path):
     apartment = load_apartment()
     with pytest.raises(UserError, match=r"cannot be moved: apartment .* has no layout 'my_flat'"):
         moved_episode(theirs, apartment, apartment.layouts["wide_0000"], "a")
+
+
+def test_clutter_is_what_several_samplers_draw_together(tmp_path):
+    path = tmp_path / "mine.yaml"
+    cans = "cans: {objects: [005_tomato_soup_can], receptacles: [counter_left], count: 5}"
+    fruit = "fruit: {objects: [013_apple], receptacles: [table_01], count: 3}"
+    goal = "{sampler: cans, receptacles: [table_01]}"
+    path.write_text(f"samplers: {{{cans}, {fruit}}}\ngoals: {{can: {goal}}}\n")
+    scenario = load_scenario(str(path))
+    assert scenario.clutter() == 7
+    counts = {n: with_clutter(scenario, n).samplers for n in (0, 2, 5, 7, 9)}
+    found = {n: (s["cans"].count, s["fruit"].count) for n, s in counts.items()}
+    assert found == {0: (1, 0), 2: (3, 0), 5: (5, 1), 7: (5, 3), 9: (5, 5)}

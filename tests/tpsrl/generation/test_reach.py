@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from tpsrl.generation.placement import Placer
+from tpsrl.generation.draw import Draft, Drawer
+from tpsrl.generation.placement import Placement, Placer
 from tpsrl.generation.prisms import Solids
 from tpsrl.generation.reach import REACH, approach, from_above
 from tpsrl.generation.room import Pose, Room
+from tpsrl.generation.rules import Scenario
 from tpsrl.geometry.rotations import yaw_quat
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.objects import object_types
@@ -114,3 +116,21 @@ def test_what_is_too_tall_for_a_drawer_finds_no_place(room, placer):
     """A bleach bottle (0.25 m) would stop the drawer (0.2 m) from closing."""
     rng = np.random.default_rng(0)
     assert placer.sample(rng, "021_bleach_cleanser", "drawer_left_top", Solids()) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "joint", "x"),
+    [
+        ("fridge_middle", "fridge/top_door", 0.5),
+        ("drawer_left_top", "kitchen_counter/drawer3", 0.0),
+    ],
+)
+def test_a_container_that_starts_ajar_is_opened_all_the_same(room, placer, place, joint, x):
+    drawer = Drawer(Scenario(samplers={}), room, placer)
+    box = room.boxes[place]
+    pos = box.center + box.rotation @ (np.array([x, 0.0, -1.0]) * box.half_size)
+    pos[2] += object_types()[CAN].half_size[2] + 0.001
+    pose = Pose(pos, yaw_quat(np.arctan2(box.rotation[1, 0], box.rotation[0, 0])))
+    can = Placement(CAN, place, pose, placer.outline(CAN, pose, CAN))
+    for start in (0.0, 0.1):
+        drawer.check_reach(can, Draft((), (), {joint: start}), Solids())

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError
 from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.mujoco import model as models
@@ -117,3 +118,55 @@ def test_a_snapshot_brings_its_types_along():
         sim.restore(saved, 1)
         for one, other in zip(wanted, path(sim, 1, 2), strict=True):
             assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("pool", [{"can": 1, "bowl": 1}, {"box": 9, "bowl": 2}], ids=str)
+def test_a_snapshot_goes_into_a_world_of_another_pool(pool):
+    parts = {"apartment": small.apartment(), "types": small.types(), "depth": 64}
+    own = {"box": 3, "bowl": 1}
+    with (
+        MujocoSimulator(1, **parts, pool=own) as one,
+        MujocoSimulator(2, **parts, pool=pool) as two,
+    ):
+        one.reset([with_types("ball", "can", "can")], [0])
+        two.reset([small.episode(), small.episode()], [1, 2])
+        path(one, 0, 1)
+        beside = two.state().object_pos[0].copy()
+        two.restore(one.capture(0), 1)
+        assert np.array_equal(two.state().object_pos[0], beside)
+        for here, there in zip(path(one, 0, 2), path(two, 1, 2), strict=True):
+            assert np.array_equal(here, there)
+
+
+@pytest.mark.parametrize("depth", [None, 32])
+def test_a_snapshot_of_another_picture_is_seen_anew(depth):
+    parts = {"apartment": small.apartment(), "types": small.types(), "pool": {"box": 3, "bowl": 1}}
+    with (
+        MujocoSimulator(1, **parts, depth=64) as seeing,
+        MujocoSimulator(1, **parts, depth=depth) as other,
+    ):
+        for sim in (seeing, other):
+            sim.reset([small.episode()], [0])
+            sim.set_base(np.array([-1.0, 0.5, 2.0]))
+        wanted, saved = seeing.depth(), other.capture()
+        seeing.set_base(np.array([0.0, 0.0, 0.0]))
+        assert not np.array_equal(seeing.depth(), wanted)
+        seeing.restore(saved)
+        assert np.array_equal(seeing.depth(), wanted)
+
+
+def test_a_reset_that_is_refused_changes_no_world():
+    parts = {"apartment": small.apartment(), "types": small.types(), "depth": None}
+    with MujocoSimulator(2, **parts) as sim:
+        sim.reset([small.episode(), small.episode()], [0, 1])
+        before = sim.episode(0)
+        nowhere = dataclasses.replace(small.episode(), layout="nowhere")
+        with pytest.raises(UserError, match="nowhere"):
+            sim.reset([with_types("ball", "can", "can"), nowhere], [2, 3])
+        assert sim.episode(0) is before
+
+
+def test_a_pool_of_unknown_types_is_refused():
+    parts = {"apartment": small.apartment(), "types": small.types(), "depth": None}
+    with pytest.raises(UserError, match=r"pool: unknown object type 'bax'.*did you mean 'box'"):
+        MujocoSimulator(1, **parts, pool={"bax": 1})

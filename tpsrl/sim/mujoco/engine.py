@@ -27,7 +27,7 @@ from tpsrl.sim.door import (
     check_reset,
 )
 from tpsrl.sim.mujoco.contacts import cast, deepest_overlap
-from tpsrl.sim.mujoco.forms import Forms, Kinds
+from tpsrl.sim.mujoco.forms import Forms, Kinds, sizes_of
 from tpsrl.sim.mujoco.head import HeadDepth
 from tpsrl.sim.mujoco.model import build
 from tpsrl.sim.mujoco.native import stop_clock
@@ -82,12 +82,10 @@ class MujocoSimulator(Simulator):
         self.info = EngineInfo("mujoco", mujoco.__version__, fetch.CONTROL_HZ, fetch.PHYSICS_HZ)
         self._forms = Forms(object_types() if types is None else types)
         self._library = SceneLibrary(load_apartment() if apartment is None else apartment)
-        self._pool: Counter[str] = Counter()
-        for name, count in (DEFAULT_POOL if pool is None else pool).items():
-            self._pool[self._forms.of[name]] += count
+        self._pool = self._begin_with(pool)
         self._depth_size = depth
         self._renderers: dict[bool, Renderer] = {}  # draft or not
-        self._worlds, head = self._build(num_envs)
+        self._worlds, head = self._build(num_envs, self._pool)
         self._heads = [head] * num_envs
         self._shapes = [np.zeros(0, dtype=np.int64)] * num_envs
         self._states = np.array([world.addresses.table for world in self._worlds])
@@ -114,9 +112,10 @@ class MujocoSimulator(Simulator):
         """See :meth:`Simulator.reset`."""
         ids = self._ids(env_ids)
         check_reset(ids, episodes, seeds)
+        for episode in episodes:  # all of them, before any world is changed
+            self._library.check_episode(episode, self._forms.types)
         self._steps = None
         for env_id, episode, seed in zip(ids, episodes, seeds, strict=True):
-            self._library.check_episode(episode, self._forms.types)
             scene = self._library.scene(episode.layout)
             self._make_room(env_id, episode)
             self._worlds[env_id].load(episode, scene, int(seed))
@@ -223,11 +222,15 @@ class MujocoSimulator(Simulator):
         if snapshot.engine != "mujoco":
             raise UserError(f"A snapshot of engine '{snapshot.engine}' cannot go into MuJoCo.")
         episode, self._steps = snapshot.data["episode"], None
-        self._make_room(env_id, episode)
+        if sizes_of(self._worlds[env_id].index.pool) != (pool := snapshot.data["pool"]):
+            self._rebuild(env_id, dict(pool))
         self._worlds[env_id].restore(snapshot.data, self._library.scene(episode.layout))
         self._show(env_id)
-        if snapshot.data["depth"] is not None:
-            self._depth[env_id] = snapshot.data["depth"]
+        picture = snapshot.data["depth"]
+        if picture is not None and picture.shape == self._depth[env_id].shape:
+            self._depth[env_id] = picture
+        else:
+            self._look(env_id)
         self._changed.add(env_id)
 
     def set_base(self, pose: Any, env_ids: Sequence[int] | None = None) -> None:
@@ -360,8 +363,20 @@ class MujocoSimulator(Simulator):
             self._steps = np.array([row for row, _ in rows]), np.array([row for _, row in rows])
         return self._steps
 
-    def _build(self, count: int) -> tuple[list[World], HeadDepth | None]:
-        model, index = build(self._library.apartment, self._forms, self._pool)
+    def _begin_with(self, pool: Mapping[str, int] | None) -> Counter[str]:
+        """Return how many bodies of each form there are at first."""
+        known = self._forms.of
+        if pool is None:
+            return Counter({known[name]: n for name, n in DEFAULT_POOL.items() if name in known})
+        bodies: Counter[str] = Counter()
+        for name, count in pool.items():
+            if name not in known:
+                raise UserError(f"pool: unknown object type '{name}'{nearest(name, known)}")
+            bodies[known[name]] += count
+        return bodies
+
+    def _build(self, count: int, pool: Mapping[str, int]) -> tuple[list[World], HeadDepth | None]:
+        model, index = build(self._library.apartment, self._forms, pool)
         head = None
         if self._depth_size is not None:
             head = HeadDepth(model, self._forms)
@@ -374,8 +389,12 @@ class MujocoSimulator(Simulator):
         if self._forms.fits(self._worlds[env_id].index.pool, episode):
             return
         self._pool |= self._forms.need(episode)
+        self._rebuild(env_id, self._pool)
+
+    def _rebuild(self, env_id: int, pool: Mapping[str, int]) -> None:
+        """Compile a world of its own with a pool."""
         divergences = self._worlds[env_id].count.divergences
-        (self._worlds[env_id],), self._heads[env_id] = self._build(1)
+        (self._worlds[env_id],), self._heads[env_id] = self._build(1, pool)
         self._worlds[env_id].count.divergences.extend(divergences)
         self._states[env_id] = self._worlds[env_id].addresses.table
 

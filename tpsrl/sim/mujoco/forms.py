@@ -22,6 +22,12 @@ from tpsrl.sim.mujoco.objects import add_object, add_object_meshes
 Pool = Mapping[str, tuple[int, ...]]
 """Form -> bodies."""
 
+
+def sizes_of(pool: Pool) -> tuple[tuple[str, int], ...]:
+    """Return how many bodies of each form a pool has."""
+    return tuple((form, len(bodies)) for form, bodies in sorted(pool.items()) if bodies)
+
+
 _BODY = ("mass", "subtreemass", "inertia", "invweight0", "ipos", "iquat")
 _GEOM = ("type", "dataid", "size", "aabb", "rbound", "pos", "quat", "friction", "condim", "rgba")
 FIELDS = (

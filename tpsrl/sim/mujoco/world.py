@@ -15,7 +15,7 @@ from tpsrl.robot import fetch
 from tpsrl.sim.mujoco import native, states
 from tpsrl.sim.mujoco.contacts import robot_overlap
 from tpsrl.sim.mujoco.driving import LOCKED
-from tpsrl.sim.mujoco.forms import Forms
+from tpsrl.sim.mujoco.forms import Forms, sizes_of
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.nearby import Nearby
 from tpsrl.sim.mujoco.shared import SharedModel
@@ -215,6 +215,7 @@ class World:
         return {
             **freeze(self.model, self.data),
             "episode": self.episode,
+            "pool": sizes_of(self.index.pool),
             "seed": self.seed,
             "suction": self.suction.capture(),
             "base": self.base.copy(),
@@ -222,7 +223,7 @@ class World:
         }
 
     def restore(self, saved: Mapping[str, Any], scene: SceneInfo) -> None:
-        """Put back what :meth:`capture` returned, also of another world of the same pool."""
+        """Put back what :meth:`capture` returned, also of another world with the same ``pool``."""
         if scene is not self.scene:
             self._furnish(scene)
         self.episode, self.seed = saved["episode"], int(saved["seed"])
