@@ -150,15 +150,6 @@ def receptacle_box(
     )
 
 
-def receptacle_boxes(apartment: Apartment, layout: Layout) -> dict[str, OrientedBox]:
-    """Return every receptacle's box in the world, drawers and doors closed."""
-    return {
-        receptacle.name: receptacle_box(apartment, layout, receptacle.name)
-        for piece in apartment.furniture
-        for receptacle in piece.receptacles
-    }
-
-
 def marker_position(
     apartment: Apartment, layout: Layout, name: str, joint_pos: float = 0.0
 ) -> np.ndarray:

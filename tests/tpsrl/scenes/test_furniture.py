@@ -190,9 +190,9 @@ def test_receptacles_stand_on_a_surface_and_are_empty(apartment: Apartment) -> N
 
 def test_open_receptacles_are_at_working_height(apartment: Apartment) -> None:
     layout = apartment.layouts["sc0_staging_00"]
-    found = geometry.receptacle_boxes(apartment, layout)
     for name in OPEN_RECEPTACLES:
-        assert 0.40 <= found[name].support_height <= 0.95
+        box = geometry.receptacle_box(apartment, layout, name)
+        assert 0.40 <= box.support_height <= 0.95
 
 
 def test_few_triangles(apartment: Apartment) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -27,7 +26,7 @@ from tpsrl.sim.door import (
     check_reset,
 )
 from tpsrl.sim.mujoco.contacts import cast, deepest_overlap
-from tpsrl.sim.mujoco.forms import Forms, Kinds, sizes_of
+from tpsrl.sim.mujoco.forms import Forms, Kinds
 from tpsrl.sim.mujoco.head import HeadDepth
 from tpsrl.sim.mujoco.model import build
 from tpsrl.sim.mujoco.native import stop_clock
@@ -45,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_POOL = {"002_master_chef_can": 30, "024_bowl": 5}
 """Bodies compiled in from the start, what an episode of the benchmark needs. A pool that is too
-small for an episode grows."""
+small for an episode grows, so types of a user's own need not be among them."""
 
 
 class MujocoSimulator(Simulator):
@@ -61,7 +60,7 @@ class MujocoSimulator(Simulator):
         types: the object types, by default the YCB objects of the benchmark.
 
     Raises:
-        UserError: there is no world.
+        UserError: there is no world, or no such type as ``pool`` names.
     """
 
     def __init__(
@@ -82,7 +81,9 @@ class MujocoSimulator(Simulator):
         self.info = EngineInfo("mujoco", mujoco.__version__, fetch.CONTROL_HZ, fetch.PHYSICS_HZ)
         self._forms = Forms(object_types() if types is None else types)
         self._library = SceneLibrary(load_apartment() if apartment is None else apartment)
-        self._pool = self._begin_with(pool)
+        if pool is None:
+            pool = {name: n for name, n in DEFAULT_POOL.items() if name in self._forms.of}
+        self._pool = self._forms.count(pool)
         self._depth_size = depth
         self._renderers: dict[bool, Renderer] = {}  # draft or not
         self._worlds, head = self._build(num_envs, self._pool)
@@ -112,9 +113,9 @@ class MujocoSimulator(Simulator):
         """See :meth:`Simulator.reset`."""
         ids = self._ids(env_ids)
         check_reset(ids, episodes, seeds)
-        for episode in episodes:  # all of them, before any world is changed
-            self._library.check_episode(episode, self._forms.types)
         self._steps = None
+        for episode in episodes:  # all before any is loaded: a reset is done or refused as a whole
+            self._library.check_episode(episode, self._forms.types)
         for env_id, episode, seed in zip(ids, episodes, seeds, strict=True):
             scene = self._library.scene(episode.layout)
             self._make_room(env_id, episode)
@@ -218,19 +219,21 @@ class MujocoSimulator(Simulator):
         return Snapshot("mujoco", {**data, "depth": picture})
 
     def restore(self, snapshot: Snapshot, env_id: int = 0) -> None:
-        """See :meth:`Simulator.restore`."""
+        """See :meth:`Simulator.restore`; a picture of another size, or none, is taken anew."""
         if snapshot.engine != "mujoco":
             raise UserError(f"A snapshot of engine '{snapshot.engine}' cannot go into MuJoCo.")
-        episode, self._steps = snapshot.data["episode"], None
-        if sizes_of(self._worlds[env_id].index.pool) != (pool := snapshot.data["pool"]):
-            self._rebuild(env_id, dict(pool))
-        self._worlds[env_id].restore(snapshot.data, self._library.scene(episode.layout))
+        saved, self._steps = snapshot.data, None
+        scene = self._library.scene(saved["episode"].layout)
+        if "pool" not in saved:  # in the file of a run that began before it was kept
+            self._make_room(env_id, saved["episode"])
+        elif saved["pool"] != self._worlds[env_id].pool:
+            self._rebuild(env_id, self._forms.count(saved["pool"], "snapshot"))
+        self._worlds[env_id].restore(saved, scene)
         self._show(env_id)
-        picture = snapshot.data["depth"]
-        if picture is not None and picture.shape == self._depth[env_id].shape:
-            self._depth[env_id] = picture
-        else:
+        if saved["depth"] is None or saved["depth"].shape != self._depth.shape[1:]:
             self._look(env_id)
+        else:
+            self._depth[env_id] = saved["depth"]
         self._changed.add(env_id)
 
     def set_base(self, pose: Any, env_ids: Sequence[int] | None = None) -> None:
@@ -363,18 +366,6 @@ class MujocoSimulator(Simulator):
             self._steps = np.array([row for row, _ in rows]), np.array([row for _, row in rows])
         return self._steps
 
-    def _begin_with(self, pool: Mapping[str, int] | None) -> Counter[str]:
-        """Return how many bodies of each form there are at first."""
-        known = self._forms.of
-        if pool is None:
-            return Counter({known[name]: n for name, n in DEFAULT_POOL.items() if name in known})
-        bodies: Counter[str] = Counter()
-        for name, count in pool.items():
-            if name not in known:
-                raise UserError(f"pool: unknown object type '{name}'{nearest(name, known)}")
-            bodies[known[name]] += count
-        return bodies
-
     def _build(self, count: int, pool: Mapping[str, int]) -> tuple[list[World], HeadDepth | None]:
         model, index = build(self._library.apartment, self._forms, pool)
         head = None
@@ -386,13 +377,12 @@ class MujocoSimulator(Simulator):
 
     def _make_room(self, env_id: int, episode: Episode) -> None:
         """Recompile a world whose pool is too small for an episode."""
-        if self._forms.fits(self._worlds[env_id].index.pool, episode):
-            return
-        self._pool |= self._forms.need(episode)
-        self._rebuild(env_id, self._pool)
+        if not self._forms.fits(self._worlds[env_id].index.pool, episode):
+            self._pool |= self._forms.need(episode)
+            self._rebuild(env_id, self._pool)
 
     def _rebuild(self, env_id: int, pool: Mapping[str, int]) -> None:
-        """Compile a world of its own with a pool."""
+        """Compile a world anew with these bodies; an episode has to be loaded into it."""
         divergences = self._worlds[env_id].count.divergences
         (self._worlds[env_id],), self._heads[env_id] = self._build(1, pool)
         self._worlds[env_id].count.divergences.extend(divergences)

@@ -16,17 +16,12 @@ import mujoco
 import numpy as np
 
 from tpsrl.episodes.types import Episode
+from tpsrl.errors import UserError, nearest
 from tpsrl.scenes.description import ObjectType
 from tpsrl.sim.mujoco.objects import add_object, add_object_meshes
 
 Pool = Mapping[str, tuple[int, ...]]
 """Form -> bodies."""
-
-
-def sizes_of(pool: Pool) -> tuple[tuple[str, int], ...]:
-    """Return how many bodies of each form a pool has."""
-    return tuple((form, len(bodies)) for form, bodies in sorted(pool.items()) if bodies)
-
 
 _BODY = ("mass", "subtreemass", "inertia", "invweight0", "ipos", "iquat")
 _GEOM = ("type", "dataid", "size", "aabb", "rbound", "pos", "quat", "friction", "condim", "rgba")
@@ -68,6 +63,23 @@ class Forms:
     def need(self, episode: Episode) -> Counter[str]:
         """Return how many bodies of each form an episode needs; unknown types need none."""
         return Counter(self.of[item.type] for item in episode.objects if item.type in self.of)
+
+    def count(self, types: Mapping[str, int], where: str = "pool") -> Counter[str]:
+        """Return how many bodies of each form so many objects of some types need.
+
+        Args:
+            types: object type -> objects.
+            where: it is from, for the error.
+
+        Raises:
+            UserError: there is no such type.
+        """
+        found: Counter[str] = Counter()
+        for name, count in types.items():
+            if name not in self.of:
+                raise UserError(f"{where}: unknown object type '{name}'{nearest(name, self.of)}")
+            found[self.of[name]] += count
+        return found
 
     def fits(self, pool: Pool, episode: Episode) -> bool:
         """Return whether there is a body for every object of an episode."""

@@ -15,7 +15,7 @@ from tpsrl.robot import fetch
 from tpsrl.sim.mujoco import native, states
 from tpsrl.sim.mujoco.contacts import robot_overlap
 from tpsrl.sim.mujoco.driving import LOCKED
-from tpsrl.sim.mujoco.forms import Forms, sizes_of
+from tpsrl.sim.mujoco.forms import Forms
 from tpsrl.sim.mujoco.model import ModelIndex
 from tpsrl.sim.mujoco.nearby import Nearby
 from tpsrl.sim.mujoco.shared import SharedModel
@@ -60,6 +60,7 @@ class World:
         self._speeds, self._places = self.data.qvel, self.data.qpos
         self._joint_qpos = model.jnt_qposadr[index.joint_ids]
         self.near = Nearby(model, self.data)
+        self.pool = {form: len(bodies) for form, bodies in index.pool.items() if bodies}
         pool = [body for bodies in index.pool.values() for body in bodies]
         joints = {body: model.body_jntadr[body] for body in pool}
         self._free = {b: (model.jnt_qposadr[j], model.jnt_dofadr[j]) for b, j in joints.items()}
@@ -214,8 +215,8 @@ class World:
         """Return what decides the future of this world, but for the layout of its apartment."""
         return {
             **freeze(self.model, self.data),
+            "pool": self.pool,
             "episode": self.episode,
-            "pool": sizes_of(self.index.pool),
             "seed": self.seed,
             "suction": self.suction.capture(),
             "base": self.base.copy(),
@@ -223,7 +224,7 @@ class World:
         }
 
     def restore(self, saved: Mapping[str, Any], scene: SceneInfo) -> None:
-        """Put back what :meth:`capture` returned, also of another world with the same ``pool``."""
+        """Put back what :meth:`capture` returned, also of another world with the same pool."""
         if scene is not self.scene:
             self._furnish(scene)
         self.episode, self.seed = saved["episode"], int(saved["seed"])
