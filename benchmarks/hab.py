@@ -50,6 +50,7 @@ HEAD = """\
 def row(folder: Path) -> str:
     """Return one line of the table from an evaluation's ``summary.json``."""
     summary = json.loads((folder / "summary.json").read_text())
+    stages = list(summary["stages"].values())
     settings = summary["config"]
     cells = [
         settings["scenario"],
@@ -57,7 +58,8 @@ def row(folder: Path) -> str:
         settings.get("executor") or "-",
         str(summary["success"]["count"]),
         _rate(summary["success"]),
-        *(_rate(summary["stages"].get(stage)) for stage in ("stage_0_5", "stage_1")),
+        _rate(stages[0]),
+        _rate(stages[1]),
         f"{summary['steps']['mean']:,.0f}",
     ]
     return f"| {' | '.join(cells)} |"
@@ -68,10 +70,8 @@ def _agent(settings: dict[str, Any]) -> str:
     return settings["agent"] + (f" (scripted: {', '.join(stand_ins)})" if stand_ins else "")
 
 
-def _rate(interval: dict[str, Any] | None) -> str:
+def _rate(interval: dict[str, Any]) -> str:
     """Return a rate with its 95% Wilson interval, which stays honest at 0 and 100%."""
-    if interval is None:  # a scenario with stages of its own
-        return "-"
     mean, count = interval["mean"], interval["count"]
     low, high = wilson(round(mean * count), count)
     return f"{100 * mean:.0f}% [{100 * low:.0f}, {100 * high:.0f}]"

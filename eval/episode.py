@@ -16,7 +16,6 @@ import numpy as np
 from eval.trace import Trace
 from planner.chain.interface import Agent, AgentReport, EpisodeMeasure
 from skills.book import BOOK
-from skills.interface import HELPERS
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.sim.door import SimState, Simulator
@@ -297,9 +296,9 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
     """Say which skill ended a failed episode, and why.
 
     The last skill that did not succeed is blamed; if every skill says it succeeded, the last one
-    that is no helper is, with what the task saw as the cause. Where the plan was carried out
-    without a look at what came of it, manipulations fail in a row: who brings a wrong object to the
-    goal is not to blame, who grasped it is. So there the first of the row is blamed.
+    is, with what the task saw as the cause. Where the plan was carried out without a look at what
+    came of it, manipulations fail in a row: who brings a wrong object to the goal is not to blame,
+    who grasped it is. So there the first of the row is blamed.
     """
     last = record.skills[-1] if record.skills else None
     unsuccessful = [skill for skill in record.skills if skill["outcome"] != "success"]
@@ -311,8 +310,7 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
     if unsuccessful:
         skill = unsuccessful[-1] if record.replans else _first_of_row(record.skills)
         return {"skill": skill["skill"], "cause": skill["cause"] or skill["outcome"]}
-    real = [skill["skill"] for skill in record.skills if skill["skill"] not in HELPERS]
-    return {"skill": real[-1] if real else NO_SKILL, "cause": "goal_not_reached"}
+    return {"skill": last["skill"] if last else NO_SKILL, "cause": "goal_not_reached"}
 
 
 def _first_of_row(skills: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

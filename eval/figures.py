@@ -32,23 +32,11 @@ def load_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
         if config.get("stand_ins"):
             parts.insert(1, f"(scripted: {', '.join(config['stand_ins'])})")
         runs.append({**summary, "config": config, "name": " ".join(parts) or folder.name})
-    keys = [(run["config"].get("scenario"), run["name"]) for run in runs]
-    for key in set(keys):
-        alike = [k for k, other in enumerate(keys) if other == key]
-        if len(alike) > 1:
-            for k, apart in zip(alike, told_apart([folders[k] for k in alike]), strict=True):
-                runs[k]["name"] += f" ({apart})"
+    names = [run["name"] for run in runs]
+    for run, folder in zip(runs, folders, strict=True):
+        if len({r["config"].get("scenario") for r in runs}) == 1 and names.count(run["name"]) > 1:
+            run["name"] += f" ({folder.name})"
     return runs
-
-
-def told_apart(folders: Sequence[Path]) -> list[str]:
-    """Return of each folder the last name by which it is none of the others, or its whole path."""
-    paths = [folder.resolve().parts for folder in folders]
-    for back in range(1, max(map(len, paths)) + 1):
-        names = [path[-back] if back <= len(path) else "" for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [str(folder) for folder in folders]
 
 
 def draw_stages(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:

@@ -10,7 +10,7 @@ import dataclasses
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,7 +73,6 @@ class Recording:
         self._marks: list[Marks] = []
         self._signals: list[tuple[float, float, float]] = []
         self._plan: list[str] | None = None
-        self._made: tuple[list[str], int] | None = None
 
     def __len__(self) -> int:
         return len(self._states)
@@ -92,15 +91,11 @@ class Recording:
             reward: of the running skill in this step, NaN where none is known.
         """
         if report.plan and report.plan is not self._plan:
-            made = list(report.plan), report.replans  # the same actions may be planned again
-            if made != self._made:
-                why = report.why if report.replans or not self.plans else "there is another goal"
-                self.plans.append({"step": len(self), "actions": made[0], "why": why})
-            self._plan, self._made = report.plan, made
-        if report.skills is not self._runs:
-            if not _goes_on(self._runs, report.skills):  # another agent does
-                self._earlier = self.runs
-            self._runs = report.skills
+            self._plan = report.plan
+            why = report.why if report.replans or not self.plans else "there is another goal"
+            self.plans.append({"step": len(self), "actions": list(report.plan), "why": why})
+        if report.skills is not self._runs:  # another agent goes on
+            self._earlier, self._runs = self.runs, report.skills
         # Arrays of a state never change, so that nothing is copied here: this runs in every step.
         self._states.append(tuple(getattr(state, name)[0] for name in _FIELDS))
         held, handle = int(state.held_object[0]), int(state.held_marker[0])
@@ -141,7 +136,7 @@ class Recording:
         np.savez_compressed(
             content,
             header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-            marks=np.array(self._marks, dtype=np.int32).T,
+            marks=np.array(self._marks, dtype=np.int16).T,
             signals=self.signals().T,
             **packed,
         )
@@ -174,16 +169,6 @@ class Recording:
                 " with another out= to record it anew."
             ) from None
         return found
-
-
-def _goes_on(before: Sequence[SkillRecord], after: Sequence[SkillRecord]) -> bool:
-    """Return whether a list of runs is what another one, of the same agent, has become."""
-    if len(after) < len(before):
-        return False
-    return all(
-        (old.action, old.steps) == (new.action, new.steps)
-        for old, new in zip(before[:-1], after, strict=False)
-    )
 
 
 def _written_target(target: Target) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Desk:
             raise UserError(
                 "'tpsrl view' needs the package viser; install it with: pip install 'tpsrl[view]'"
             ) from None
-        self.entries = [] if config.results is None else entries_of(config.results, config.episode)
+        self.entries = [] if config.results is None else entries_of(config.results)
         self._ran = {} if config.results is None else read_folder(config.results)[0]
         if config.results is not None:
             config = _as_in(config, self._ran)
@@ -208,8 +208,7 @@ class Desk:
         if wanted is not None and kept and wanted not in kept:
             which = ", ".join(map(str, kept))
             raise UserError(
-                f"episode={wanted}: {self.config.results} has no states of it; give one of those"
-                f" that it shows: {which}"
+                f"episode={wanted}: {self.config.results} shows {which}; give one of these"
             )
         return wanted if wanted is not None else kept[0] if kept else 0
 
@@ -288,13 +287,8 @@ def _as_in(config: ViewConfig, ran: Mapping[str, Any]) -> ViewConfig:
     return dataclasses.replace(config, **own)
 
 
-def entries_of(folder: Path, wanted: int | None = None) -> list[Entry]:
+def entries_of(folder: Path) -> list[Entry]:
     """Return the failed episodes whose states a result folder has; without any, the others.
-
-    Args:
-        folder: of an evaluation.
-        wanted: index of one that is to be among them, also where it succeeded or is a later one
-            than the page has buttons for.
 
     Raises:
         UserError: it holds no evaluation, or no states.
@@ -310,9 +304,7 @@ def entries_of(folder: Path, wanted: int | None = None) -> list[Entry]:
             f" episodes failed; {hint if failed else 'record=all keeps those that succeed, too'}."
         )
     chosen: Sequence[Entry] = [entry for entry in kept if not entry.success] or kept
-    shown = list(chosen[:_MOST])
-    more = [entry for entry in kept if entry.index == wanted and entry not in shown]
-    return sorted([*shown, *more], key=lambda entry: entry.index)
+    return list(chosen[:_MOST])
 
 
 def _entry(folder: Path, record: dict[str, Any]) -> Entry:

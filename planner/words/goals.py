@@ -82,10 +82,7 @@ class Meaning:
             wishes: what evaluation reports as stages.
             prune: leave out targets that the goals do not name.
         """
-        stages: dict[str, tuple[Atom, ...]] = {}
-        for wish in wishes:  # "close it" may be said of a fridge, and later of a drawer
-            same = sum(name == wish.text or name.startswith(f"{wish.text} (") for name in stages)
-            stages[f"{wish.text} ({same + 1})" if same else wish.text] = wish.atoms
+        stages = {wish.text: wish.atoms for wish in wishes}
         named = {arg.removeprefix(GOAL_PREFIX) for goal in goals for a in goal for arg in a.args}
         named |= {arg.removeprefix(GOAL_PREFIX) for w in wishes for a in w.atoms for arg in a.args}
         targets = (*self._targets.values(), *self._spots)

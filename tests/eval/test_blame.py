@@ -43,11 +43,3 @@ def test_a_navigation_that_failed_on_the_way_is_not_to_blame_for_what_came_befor
     assert blame(record(0, end="stop", skills=lost)) == TAKEN
     lost = [*WRONG[:4], skill("navigate", "timeout", "too far away")]
     assert blame(record(0, end="stop", skills=lost))["skill"] == "navigate"
-
-
-def test_no_helper_is_to_blame_for_what_moved_after_all_had_succeeded():
-    done = [skill("pick"), skill("place"), skill("reset_arm"), skill("wait")]
-    assert blame(record(0, end="stop", skills=done)) == {
-        "skill": "place",
-        "cause": "goal_not_reached",
-    }

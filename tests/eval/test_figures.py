@@ -96,11 +96,3 @@ def test_panels_of_the_same_agents_share_a_legend(runs: list[Path]) -> None:
         if shared:
             names = [text.get_text() for text in figure.legends[0].get_texts()]
             assert names == ["tpsrl hab", "scripted hab"]
-
-
-def test_runs_of_one_name_are_told_apart_by_their_paths(runs: list[Path], tmp_path: Path) -> None:
-    copies = [tmp_path / when / "hab" for when in ("before", "after")]
-    for copy in copies:
-        shutil.copytree(runs[0], copy)
-    names = [run["name"] for run in load_runs([runs[1], *copies])]
-    assert names == ["counting replan", "counting hab (before)", "counting hab (after)"]

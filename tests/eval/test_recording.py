@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from eval.episode import run_episode
 from eval.recording import Recording, states_file
 from eval.spec import evaluation_spec
 from eval.words import spoken
-from planner.chain.interface import AgentReport, SkillRecord
+from planner.chain.interface import AgentReport
 from planner.words.door import errand_for
-from tpsrl.engines import make_simulator, make_stage
+from tpsrl.engines import make_stage
 from tpsrl.episodes.shipped import load_shipped
 
 EXACT = ("base_pose", "arm_qpos", "ee_pos", "object_pos", "object_quat", "joint_pos", "link_pos")
@@ -125,31 +124,3 @@ def test_a_file_without_the_list_of_targets_has_those_of_its_episode(tmp_path: P
     np.savez_compressed(path, **parts)
     read = Recording.load(path).episode
     assert [t.label for t in read.targets] == [t.label for t in episode.targets]
-
-
-def test_an_agent_may_report_new_lists_in_every_step() -> None:
-    """Plans and runs are told apart by what they say, not by which list they are."""
-    episode = load_shipped("tidy_house", "val").episodes[0]
-    one, other = Recording(episode, {}), Recording(episode, {})
-    report, plan = AgentReport(plan=["pick(a)", "place(a)"]), ["pick(b)"]
-    with make_simulator(depth=None) as sim:
-        sim.reset([episode], [0])
-        for step in range(12):
-            if step % 3 == 1:
-                report.skills.append(SkillRecord("pick", f"pick({step // 6})"))
-            if step == 8:
-                report.plan, report.replans, report.why = plan, 1, "lost"
-            one.add(sim.state(), report)
-            fresh = dataclasses.replace(
-                report,
-                plan=list(report.plan),
-                skills=[dataclasses.replace(run) for run in report.skills],
-            )
-            other.add(sim.state(), fresh)
-    assert one.plans == other.plans and [p["step"] for p in one.plans] == [0, 8]
-    assert one.runs == other.runs and len(one.runs) == 4
-    assert [one.marks(k) for k in range(12)] == [other.marks(k) for k in range(12)]
-    other.add(sim.state(), AgentReport(plan=plan))  # another agent goes on
-    assert len(other.runs) == 4
-    other.add(sim.state(), AgentReport(plan=plan, skills=[SkillRecord("place", "place(b)")]))
-    assert len(other.runs) == 5

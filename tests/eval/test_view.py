@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import numpy as np
 import pytest
 
 from eval.episode import run_episode
-from eval.recording import Recording, states_file
+from eval.recording import Recording
 from eval.spec import evaluation_spec
-from eval.view.desk import Desk, ViewConfig, entries_of
+from eval.view.desk import Desk, ViewConfig
 from eval.view.words import plan_html
 from eval.words import spoken
 from tests.planner.words.server import Server
@@ -229,19 +228,3 @@ def test_folders_without_states_say_so(tmp_path: Path, capsys: pytest.CaptureFix
     assert "has no states of episodes" in error and "record=failures" in error
     assert main(["view", f"results={tmp_path / 'none'}"]) == 2
     assert "holds no evaluation" in capsys.readouterr().err
-
-
-def test_an_episode_that_was_asked_for_is_among_those_shown(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "states").mkdir()
-    with (tmp_path / "episodes.jsonl").open("w") as lines:
-        for index in range(90):
-            record = {"index": index, "success": index % 10 == 0, "cause": "time"}
-            lines.write(json.dumps(record) + "\n")
-            states_file(tmp_path, index).touch()
-    shown = [entry.index for entry in entries_of(tmp_path)]
-    assert len(shown) == 60 and shown[-1] == 66
-    for wanted in (80, 89):
-        more = [entry.index for entry in entries_of(tmp_path, wanted)]
-        assert more == [*shown, wanted]
-    assert [entry.index for entry in entries_of(tmp_path, 5)] == shown

@@ -91,20 +91,6 @@ def test_replan_tries_again_within_a_goal():
     assert success and done(report).count("pick") == 2 and report.replans == 1
 
 
-def test_the_first_plan_of_the_next_goal_is_not_told_by_what_failed_before():
-    episode = errand((OPENED, HAND), (FRUIT, HAND))
-    fate = lambda name, call, uses: "miss" if name == "open_fridge" and not uses else "ok"  # noqa: E731
-    agent = TpsrlAgent(lambda name: ToySkill(name, fate, []), "replan")
-    sim, told = ToySim(episode), []
-    agent.reset(sim, 0, episode, seed=3)
-    while (action := agent.act(sim, 0)) is not None:
-        report = agent.report()
-        if report.plan and (not told or told[-1][:2] != (report.plan, report.replans)):
-            told.append((list(report.plan), report.replans, report.why))
-        sim.step(action[None])
-    assert len(told) >= 3 and told[-2][2] != told[-1][2] == "there is another goal"
-
-
 def test_objects_that_a_goal_does_not_name_are_left_alone():
     _, report, success, _ = run(errand((FRUIT, HAND)), "replan")
     assert success and not any("bowl" in r.action for r in report.skills)

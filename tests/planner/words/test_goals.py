@@ -191,15 +191,3 @@ def test_what_goes_into_one_open_drawer_lies_side_by_side():
         assert apart > min(sizes[0]) + min(sizes[1]), episode.episode_id
         found += 1
     assert found
-
-
-def test_clauses_of_the_same_words_are_stages_of_their_own():
-    words = "open the fridge, take the apple, close it, put the apple on the sofa"
-    words += ", open the right drawer, close it and go to the sofa"
-    episode = next(
-        e for e in episodes("set_table") if any(o.type == "013_apple" for o in e.objects)
-    )
-    stages = errand_for(episode, words).stages
-    assert len(stages) == 7
-    assert [a.name for a in stages["close it"]] == ["closed_fridge"]
-    assert [a.name for a in stages["close it (2)"]] == ["closed_cab"]

@@ -1,10 +1,8 @@
 """``python -m benchmarks.hab``: several agents in one table."""
 
-import json
-
 import pytest
 
-from benchmarks.hab import Config, main, plan_runs, row
+from benchmarks.hab import Config, main, plan_runs
 from ver_trainer.options import load
 
 SMALL = ["scenarios=rearrange_easy", "episodes=1", "workers=1"]
@@ -41,15 +39,3 @@ def test_mistakes_are_named_before_anything_runs(words, text, tmp_path, capsys):
     assert main([*SMALL, *words, f"out={tmp_path / 'o'}"]) == 2
     assert text in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
-
-
-def test_stages_of_a_scenario_of_ones_own_are_none_of_the_benchmarks(tmp_path):
-    rate = {"mean": 0.5, "count": 10, "low": 0.2, "high": 0.8, "wilson": {"low": 0.2, "high": 0.8}}
-    summary = {
-        "config": {"scenario": "mine", "agent": "scripted", "executor": "hab"},
-        "stages": {"away": rate},
-        "success": rate,
-        "steps": {"mean": 100.0},
-    }
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
-    assert [cell.strip() for cell in row(tmp_path).split("|")][6:8] == ["-", "-"]
