@@ -171,3 +171,14 @@ def test_things_come_from_all_places_of_a_name():
     episode = episodes("tidy_house")[0]
     every = errand_for(episode, "bring all cans from all counters to the sofa")
     assert every.goals == errand_for(episode, "bring all cans from counters to the sofa").goals
+
+
+def test_clauses_alike_are_stages_of_their_own():
+    goal = (
+        "open the fridge, take the apple, close it, put the apple on the sofa, open the right"
+        " drawer, close it and go to the sofa"
+    )
+    stages = errand_for(episodes("set_table")[0], goal).stages
+    assert len(stages) == 7
+    assert stages["close it"] != stages["close it (2)"]
+    assert list(stages).index("close it (2)") == 5
