@@ -99,7 +99,7 @@ class EpisodeRecord:
         except TypeError as error:
             raise UserError(
                 f"record {values.get('index')} is not of an episode of a chain"
-                f" ({str(error).partition(' ')[2]}); choose another out="
+                f" ({str(error).partition(' ')[2]}); name results of 'tpsrl eval scenario=...'"
             ) from None
 
 
