@@ -15,7 +15,9 @@ import numpy as np
 
 from eval.trace import Trace
 from planner.chain.interface import Agent, AgentReport, EpisodeMeasure
+from planner.chain.motions import MOTIONS
 from skills.book import BOOK
+from skills.interface import HELPERS
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
 from tpsrl.sim.door import SimState, Simulator
@@ -99,7 +101,7 @@ class EpisodeRecord:
         except TypeError as error:
             raise UserError(
                 f"record {values.get('index')} is not of an episode of a chain"
-                f" ({str(error).partition(' ')[2]}); choose another out="
+                f" ({str(error).partition(' ')[2]}); name results of 'tpsrl eval scenario=...'"
             ) from None
 
 
@@ -296,7 +298,7 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
     """Say which skill ended a failed episode, and why.
 
     The last skill that did not succeed is blamed; if every skill says it succeeded, the last one
-    is, with what the task saw as the cause. Where the plan was carried out without a look at what
+    of a plan is (not the wait after it), with what the task saw as the cause. Where the plan was carried out without a look at what
     came of it, manipulations fail in a row: who brings a wrong object to the goal is not to blame,
     who grasped it is. So there the first of the row is blamed.
     """
@@ -310,7 +312,9 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
     if unsuccessful:
         skill = unsuccessful[-1] if record.replans else _first_of_row(record.skills)
         return {"skill": skill["skill"], "cause": skill["cause"] or skill["outcome"]}
-    return {"skill": last["skill"] if last else NO_SKILL, "cause": "goal_not_reached"}
+    real = [skill for skill in record.skills if skill["skill"] not in (*HELPERS, *MOTIONS)]
+    blamed = real[-1] if real else last
+    return {"skill": blamed["skill"] if blamed else NO_SKILL, "cause": "goal_not_reached"}
 
 
 def _first_of_row(skills: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

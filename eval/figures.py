@@ -32,11 +32,33 @@ def load_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
         if config.get("stand_ins"):
             parts.insert(1, f"(scripted: {', '.join(config['stand_ins'])})")
         runs.append({**summary, "config": config, "name": " ".join(parts) or folder.name})
-    names = [run["name"] for run in runs]
-    for run, folder in zip(runs, folders, strict=True):
-        if len({r["config"].get("scenario") for r in runs}) == 1 and names.count(run["name"]) > 1:
-            run["name"] += f" ({folder.name})"
+    _tell_apart(runs, folders)
     return runs
+
+
+def _tell_apart(runs: Sequence[dict[str, Any]], folders: Sequence[Path]) -> None:
+    """Add to the names that one panel would have twice what their folders differ in."""
+    alike: dict[tuple[Any, str], list[int]] = {}
+    for index, run in enumerate(runs):
+        alike.setdefault((run["config"].get("scenario"), run["name"]), []).append(index)
+    for group in alike.values():
+        if len(group) > 1:
+            for index, part in zip(group, own_parts([folders[k] for k in group]), strict=True):
+                runs[index]["name"] += f" ({part})"
+
+
+def own_parts(folders: Sequence[Path]) -> list[str]:
+    """Return the shortest end of each path that no other has, without what all ends share."""
+    parts = [folder.absolute().parts for folder in folders]
+    ends = [own[-1:] for own in parts]
+    for length in range(1, max(map(len, parts)) + 1):
+        found = [own[-length:] for own in parts]
+        if len(set(found)) == len(set(parts)):
+            ends = found
+            break
+    while len(set(ends)) > 1 and len({end[-1:] for end in ends}) == 1 and min(map(len, ends)) > 1:
+        ends = [end[:-1] for end in ends]
+    return ["/".join(end) for end in ends]
 
 
 def draw_stages(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:

@@ -190,7 +190,8 @@ class Panel:
             draw.text((x + 17, top), text, font=_font(14), fill=colour)
         why = reason(report, self._episode)
         if why:
-            text = f"new plan ({report.replans + 1}), because {why}"
+            number = f" ({report.replans + 1})" if report.replans else ""
+            text = f"new plan{number}, because {why}"
             most = 1 if self.layout.below else 2
             lines = textwrap.wrap(text, self._letters(), max_lines=most, placeholder=" ...")
             top = y + _ROW * (min(rows, total) + 1) + 4

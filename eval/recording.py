@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ class Recording:
         self._states: list[tuple[np.ndarray, ...]] = []
         self._marks: list[Marks] = []
         self._signals: list[tuple[float, float, float]] = []
-        self._plan: list[str] | None = None
+        self._plan: tuple[list[str], int] | None = None
 
     def __len__(self) -> int:
         return len(self._states)
@@ -90,18 +91,24 @@ class Recording:
             report: of the agent, as it stands.
             reward: of the running skill in this step, NaN where none is known.
         """
-        if report.plan and report.plan is not self._plan:
-            self._plan = report.plan
-            why = report.why if report.replans or not self.plans else "there is another goal"
-            self.plans.append({"step": len(self), "actions": list(report.plan), "why": why})
-        if report.skills is not self._runs:  # another agent goes on
-            self._earlier, self._runs = self.runs, report.skills
+        # Compared by what is in it: a report of one's own may build its lists in every step.
+        plan = (list(report.plan), report.replans)
+        if report.plan and plan != self._plan:
+            another = "there is another goal" if self.plans and not report.replans else ""
+            why = report.why or another
+            self.plans.append({"step": len(self), "actions": plan[0], "why": why})
+            self._plan = plan
+        self._runs = report.skills
         # Arrays of a state never change, so that nothing is copied here: this runs in every step.
         self._states.append(tuple(getattr(state, name)[0] for name in _FIELDS))
         held, handle = int(state.held_object[0]), int(state.held_marker[0])
         run = len(self._earlier) + len(self._runs) - 1
         self._marks.append(Marks(held, handle, len(self.plans) - 1, report.cursor, run))
         self._signals.append((float(state.force[0]), float(state.force_sum[0]), float(reward)))
+
+    def hand_over(self) -> None:
+        """Say that another agent goes on: its skills come after those so far."""
+        self._earlier, self._runs, self._plan = self.runs, [], None
 
     def poses(self, step: int) -> Poses:
         """Return where everything was, to the last bit."""
@@ -136,7 +143,7 @@ class Recording:
         np.savez_compressed(
             content,
             header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-            marks=np.array(self._marks, dtype=np.int16).T,
+            marks=np.array(self._marks, dtype=np.int32).T,
             signals=self.signals().T,
             **packed,
         )
@@ -225,13 +232,26 @@ class Keeper:
     def end(self, recording: Recording | None, record: Mapping[str, Any]) -> None:
         """Write the file of an episode that is to be kept.
 
+        What an agent of one's own reports may be no plain values. The file is left out then, with
+        a warning: the episode counts all the same.
+
         Args:
             recording: what :meth:`begin` returned.
             record: of the episode, as it stands in ``episodes.jsonl``.
+
+        Raises:
+            StorageError: it cannot be written.
         """
-        if recording is not None and (self.mode == "all" or not record["success"]):
-            recording.about["record"] = dict(record)
+        if recording is None or (self.mode != "all" and record["success"]):
+            return
+        recording.about["record"] = dict(record)
+        try:
             recording.save(states_file(self.folder, record["index"]))
+        except UserError:
+            raise
+        except Exception as error:
+            what = f"the states of episode {record['index']} cannot be kept"
+            warnings.warn(f"{what}: {type(error).__name__}: {error}", stacklevel=2)
 
 
 def states_file(folder: Path, index: int) -> Path:

@@ -314,4 +314,7 @@ def read_run(path: Path) -> tuple[dict[str, Any], dict[int, EpisodeRecord]]:
         UserError: the folder holds no evaluation of a chain.
     """
     config, records = read_wanted(path)
-    return config, {k: EpisodeRecord.from_json(record) for k, record in records.items()}
+    try:
+        return config, {k: EpisodeRecord.from_json(record) for k, record in records.items()}
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None

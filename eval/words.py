@@ -73,8 +73,6 @@ def spoken(text: str, episode: Episode) -> str:
 
 def reason(report: AgentReport, episode: Episode) -> str:
     """Return why the present plan is not the first one, ``""`` if it is."""
-    if not report.replans:
-        return ""
     return spoken(report.why, episode)
 
 

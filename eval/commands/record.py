@@ -9,6 +9,7 @@ from pathlib import Path
 
 from eval.again import DEPTH, Chain, read_evaluation
 from eval.again import failed as failures_of
+from eval.figures import own_parts
 from eval.skills import SkillEvalConfig, TrialConfig, study_of
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.video import Side, compare_episode, ending, record_episode, record_trial
@@ -193,16 +194,17 @@ def _compare(config: RecordConfig, names: str) -> int:
             f"{folders[0]} and {folders[1]} ran different episodes; compare results of one set."
         )
     out = config.out or Path("outputs") / f"compare_{config.episode}.mp4"
-    sides = [_side(c.spec, folder) for c, folder in zip((left, right), folders, strict=True)]
+    parts = own_parts(folders)
+    sides = [_side(c.spec, part) for c, part in zip((left, right), parts, strict=True)]
     records = compare_episode((sides[0], sides[1]), episode, config.episode, out, config.speed)
     how = "; ".join(f"{s.title}: {_how(ending(r))}" for s, r in zip(sides, records, strict=True))
     print(f"{out}: {how}")
     return 0
 
 
-def _side(spec: EvaluationSpec, folder: Path) -> Side:
+def _side(spec: EvaluationSpec, name: str) -> Side:
     words = [str(spec.config.get(key) or "") for key in ("agent", "executor")]
-    return Side(spec, f"{folder.name}: {' '.join(filter(None, words))}")
+    return Side(spec, f"{name}: {' '.join(filter(None, words))}")
 
 
 def _how(cause: str) -> str:

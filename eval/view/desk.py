@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,9 @@ from ver_trainer.options import option
 
 WHOLE = "whole task"
 _MOST = 60
-"""Most episodes in the list of a folder."""
+"""Most episodes in the list of a folder; the others are opened by their index."""
+_NEAR = 5
+"""How many other episodes a message names."""
 
 
 @dataclass
@@ -72,7 +74,8 @@ class Desk:
         config: of the command.
 
     Attributes:
-        entries: recorded episodes to choose from.
+        entries: recorded episodes.
+        listed: those of them that a click shows: the failed ones, or all if none failed.
         whats: what can be watched.
         agents: who can act.
         what, agent: what the page begins with.
@@ -89,6 +92,8 @@ class Desk:
                 "'tpsrl view' needs the package viser; install it with: pip install 'tpsrl[view]'"
             ) from None
         self.entries = [] if config.results is None else entries_of(config.results)
+        failed = [entry for entry in self.entries if not entry.success]
+        self.listed = (failed or self.entries)[:_MOST]
         self._ran = {} if config.results is None else read_folder(config.results)[0]
         if config.results is not None:
             config = _as_in(config, self._ran)
@@ -206,11 +211,12 @@ class Desk:
         """
         wanted, kept = self.config.episode, [entry.index for entry in self.entries]
         if wanted is not None and kept and wanted not in kept:
-            which = ", ".join(map(str, kept))
+            near = sorted(sorted(kept, key=lambda index: abs(index - wanted))[:_NEAR])
             raise UserError(
-                f"episode={wanted}: {self.config.results} shows {which}; give one of these"
+                f"episode={wanted}: {self.config.results} has states of {len(kept)} episodes and"
+                f" none of this one; give another, such as {', '.join(map(str, near))}"
             )
-        return wanted if wanted is not None else kept[0] if kept else 0
+        return wanted if wanted is not None else self.listed[0].index if kept else 0
 
     def _first(self) -> Source:
         return ReplaySource(self.entries) if self.entries else self._live(self.what, self.agent)
@@ -288,7 +294,7 @@ def _as_in(config: ViewConfig, ran: Mapping[str, Any]) -> ViewConfig:
 
 
 def entries_of(folder: Path) -> list[Entry]:
-    """Return the failed episodes whose states a result folder has; without any, the others.
+    """Return the episodes whose states a result folder has.
 
     Raises:
         UserError: it holds no evaluation, or no states.
@@ -303,8 +309,7 @@ def entries_of(folder: Path) -> list[Entry]:
             f"{folder} has no states of episodes in {FOLDER}/, {failed} of its {len(records)}"
             f" episodes failed; {hint if failed else 'record=all keeps those that succeed, too'}."
         )
-    chosen: Sequence[Entry] = [entry for entry in kept if not entry.success] or kept
-    return list(chosen[:_MOST])
+    return kept
 
 
 def _entry(folder: Path, record: dict[str, Any]) -> Entry:

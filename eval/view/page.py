@@ -30,7 +30,7 @@ class Acts(Protocol):
     """What the buttons ask for and the lists offer; see :class:`eval.view.desk.Desk`."""
 
     player: Player
-    entries: list[Entry]
+    listed: list[Entry]
     whats: tuple[str, ...]
     agents: tuple[str, ...]
     what: str
@@ -70,8 +70,8 @@ class Page:
             self._watch()
         with tabs.add_tab("Change"):
             self._change()
-        if desk.entries:
-            with tabs.add_tab("Failed" if not all(e.success for e in desk.entries) else "Recorded"):
+        if desk.listed:
+            with tabs.add_tab("Recorded" if desk.listed[0].success else "Failed"):
                 self._recorded()
 
     def _on(self, handle: Any, what: Callable[[Any], Any]) -> None:
@@ -155,7 +155,7 @@ class Page:
         self._dragged = False
 
     def _recorded(self) -> None:
-        for entry in self._desk.entries:
+        for entry in self._desk.listed:
             label = f"{entry.index}: {entry.text}"
             self._button(label, lambda entry=entry: self._desk.replay(entry.index))  # type: ignore[misc]
 

@@ -171,6 +171,7 @@ class ChainSource(Source):
             raise
         run.agent, run.task, run.over, run.record.failure = agent, _task_of(episode), False, None
         run.record.end, run.max_steps = "max_steps", run.steps + self._spec.max_steps
+        self.recording.hand_over()
         self.recording.episode, self.ending, self.remark = episode, "", ""
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class AgentReport:
         cursor: index of the running action in ``plan``.
         skills: every skill run, in order.
         replans: how often the agent planned again.
-        why: why it did so last, ``""`` if it never did.
+        why: why the present plan is not the first one, ``""`` if it is.
         extra: further numbers to store.
     """
 

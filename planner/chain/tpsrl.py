@@ -134,6 +134,7 @@ class TpsrlAgent:
     def _go_on(self) -> bool:
         """Turn to the next goal; return whether the world, as it has become, has a plan for it."""
         self._report.plan, self._report.cursor = [], 0
+        self._report.why = "there is another goal"
         try:
             self._executor = self._next_executor()
         except UserError:

@@ -82,7 +82,6 @@ class Meaning:
             wishes: what evaluation reports as stages.
             prune: leave out targets that the goals do not name.
         """
-        stages = {wish.text: wish.atoms for wish in wishes}
         named = {arg.removeprefix(GOAL_PREFIX) for goal in goals for a in goal for arg in a.args}
         named |= {arg.removeprefix(GOAL_PREFIX) for w in wishes for a in w.atoms for arg in a.args}
         targets = (*self._targets.values(), *self._spots)
@@ -90,7 +89,7 @@ class Meaning:
             self.episode,
             targets=tuple(t for t in targets if t.label in named or not prune),
             goals=tuple(goals),
-            stages=stages,
+            stages=_stages(wishes),
             words=words,
             notes=tuple(dict.fromkeys(self.notes)),
         )
@@ -326,6 +325,18 @@ class Meaning:
     def _list(self, indices: Sequence[int]) -> str:
         counts = Counter(self._name(k) for k in indices)
         return ", ".join(f"{n} x {name}" if n > 1 else name for name, n in sorted(counts.items()))
+
+
+def _stages(wishes: Sequence[Wish]) -> dict[str, tuple[Atom, ...]]:
+    """Return what each clause comes to by its words; of two alike the second is "... (2)"."""
+    stages: dict[str, tuple[Atom, ...]] = {}
+    for wish in wishes:
+        name, number = wish.text, 1
+        while name in stages:
+            number += 1
+            name = f"{wish.text} ({number})"
+        stages[name] = wish.atoms
+    return stages
 
 
 @cache

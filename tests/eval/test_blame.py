@@ -43,3 +43,11 @@ def test_a_navigation_that_failed_on_the_way_is_not_to_blame_for_what_came_befor
     assert blame(record(0, end="stop", skills=lost)) == TAKEN
     lost = [*WRONG[:4], skill("navigate", "timeout", "too far away")]
     assert blame(record(0, end="stop", skills=lost))["skill"] == "navigate"
+
+
+def test_the_wait_after_the_last_action_is_not_to_blame():
+    done = [skill("pick"), skill("reset_arm"), skill("place"), skill("release"), skill("wait")]
+    missed = {"skill": "place", "cause": "goal_not_reached"}
+    assert blame(record(0, end="stop", skills=done)) == missed
+    only = blame(record(0, end="stop", skills=[skill("wait")]))
+    assert only == {"skill": "wait", "cause": "goal_not_reached"}

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from eval.figures import _styles, _whiskers, load_runs, main
+from eval.figures import _styles, _whiskers, load_runs, main, own_parts
 from eval.runner import evaluate
 from tests.eval.counting_world import episode, spec
+from tpsrl.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +97,29 @@ def test_panels_of_the_same_agents_share_a_legend(runs: list[Path]) -> None:
         if shared:
             names = [text.get_text() for text in figure.legends[0].get_texts()]
             assert names == ["tpsrl hab", "scripted hab"]
+
+
+def test_folders_of_the_same_name_are_told_apart(runs: list[Path], tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        shutil.copytree(runs[0], tmp_path / name / "counting_val_hab")
+    folders = [tmp_path / name / "counting_val_hab" for name in ("old", "new")]
+    # Of two scenarios, too, one panel has each line once.
+    other = tmp_path / "new" / "other_val_hab"
+    shutil.copytree(runs[0], other)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "scenario": "other"}))
+    names = [run["name"] for run in load_runs([*folders, other])]
+    assert names == ["counting hab (old)", "counting hab (new)", "counting hab"]
+    assert [run["name"] for run in load_runs([folders[0], runs[0]])] == [
+        "counting hab (counting_val_hab)",
+        "counting hab (hab)",
+    ]
+    assert own_parts([folders[0], folders[0]]) == ["counting_val_hab"] * 2
+
+
+def test_results_of_a_skill_in_the_list_are_named(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[0], tmp_path / "pick")
+    line = json.dumps({"index": 0, "fingerprint": "", "success": True, "cause": ""})
+    (tmp_path / "pick" / "episodes.jsonl").write_text(line + "\n")
+    with pytest.raises(UserError, match="pick: record 0 is not of an episode of a chain"):
+        load_runs([runs[0], tmp_path / "pick"])

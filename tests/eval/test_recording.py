@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from eval.episode import run_episode
-from eval.recording import Recording, states_file
+from eval.recording import Keeper, Recording, states_file
 from eval.spec import evaluation_spec
 from eval.words import spoken
-from planner.chain.interface import AgentReport
+from planner.chain.interface import AgentReport, SkillRecord
 from planner.words.door import errand_for
 from tpsrl.engines import make_stage
 from tpsrl.episodes.shipped import load_shipped
@@ -71,9 +71,6 @@ def test_solids_stand_where_their_bodies_are() -> None:
 
 @pytest.mark.parametrize("mode,kept", [("failures", [1]), ("all", [0, 1]), ("none", [])])
 def test_what_is_kept(mode: str, kept: list[int], tmp_path: Path) -> None:
-    from eval.recording import Keeper
-    from planner.chain.interface import AgentReport, SkillRecord
-
     episode = load_shipped("tidy_house", "val").episodes[0]
     keeper = Keeper(tmp_path, mode)
     with make_stage(None) as stage:
@@ -124,3 +121,50 @@ def test_a_file_without_the_list_of_targets_has_those_of_its_episode(tmp_path: P
     np.savez_compressed(path, **parts)
     read = Recording.load(path).episode
     assert [t.label for t in read.targets] == [t.label for t in episode.targets]
+
+
+def test_a_report_that_builds_its_lists_anew_is_of_one_agent(tmp_path: Path) -> None:
+    episode = load_shipped("tidy_house", "val").episodes[0]
+    kept, path = Recording(episode, {}), tmp_path / "x.npz"
+    with make_stage(None) as stage:
+        stage.reset([episode], [0])
+        state = stage.state()
+        for step in range(300):
+            runs = [SkillRecord("pick", f"pick({k})", 100) for k in range(1 + step // 100)]
+            kept.add(state, AgentReport(["a", "b"], step // 150, runs))
+        kept.add(state, AgentReport(["b"], 0, runs, 1, "it fell"))
+        kept.add(state, AgentReport(["c"], 0, runs, 1, "there is another goal"))
+        kept.hand_over()
+        kept.add(state, AgentReport(["c"], 0, [SkillRecord("wait", "wait()")]))
+    kept.save(path)
+    read = Recording.load(path)
+    told = [(plan["step"], plan["actions"], plan["why"]) for plan in read.plans]
+    another = "there is another goal"
+    assert told[:2] == [(0, ["a", "b"], ""), (300, ["b"], "it fell")]
+    assert told[2:] == [(301, ["c"], another), (302, ["c"], another)]
+    assert [run.action for run in read.runs] == ["pick(0)", "pick(1)", "pick(2)", "wait()"]
+    assert [read.marks(step).run for step in (0, 99, 100, 301, 302)] == [0, 0, 1, 2, 3]
+
+
+def test_marks_count_beyond_16_bits(tmp_path: Path) -> None:
+    episode = load_shipped("tidy_house", "val").episodes[0]
+    kept, path = Recording(episode, {}), tmp_path / "x.npz"
+    with make_stage(None) as stage:
+        stage.reset([episode], [0])
+        kept.add(stage.state(), AgentReport(["a"], 0, [SkillRecord("w", "w()")] * 40_000))
+    kept.save(path)
+    assert Recording.load(path).marks(0).run == 39_999
+
+
+def test_states_that_cannot_be_kept_are_a_warning(tmp_path: Path) -> None:
+    """The agent reports a plan of other things than text: its episode counts all the same."""
+    episode = load_shipped("tidy_house", "val").episodes[0]
+    keeper = Keeper(tmp_path, "all")
+    kept = keeper.begin(episode, {})
+    assert kept is not None
+    with make_stage(None) as stage:
+        stage.reset([episode], [0])
+        kept.add(stage.state(), AgentReport(plan=[object()]))  # type: ignore[list-item]
+    with pytest.warns(UserWarning, match="states of episode 3 cannot be kept: TypeError"):
+        keeper.end(kept, {"index": 3, "success": True})
+    assert not list(tmp_path.rglob("*.npz"))

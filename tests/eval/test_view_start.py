@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -71,3 +73,24 @@ def test_another_agent_has_the_steps_and_the_engine_of_the_recorded_chain(tmp_pa
         assert np.array_equal(live.poses(0).base, kept.poses(0).base)
     finally:
         desk.close()
+
+
+def test_every_episode_that_was_kept_can_be_shown(tmp_path: Path) -> None:
+    """Also one that succeeded beside others that failed, and one that the list leaves out."""
+    folder = measured(tmp_path, *PICK)
+    (record,) = (json.loads(line) for line in (folder / "episodes.jsonl").open())
+    assert not record["success"]
+    rows = [{**record, "index": k, "success": k == 0} for k in range(70)]
+    (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for k in range(1, 70):
+        shutil.copy(folder / "states/episode_000000.npz", folder / f"states/episode_{k:06d}.npz")
+    for asked, shown in ((0, 0), (69, 69), (None, 1)):
+        desk = Desk(ViewConfig(results=folder, episode=asked, port=18097, paused=True))
+        try:
+            desk.start_showing()
+            assert desk.player.source.index == shown
+            assert [entry.index for entry in desk.listed] == list(range(1, 61))
+        finally:
+            desk.close()
+    with pytest.raises(UserError, match="has states of 70 episodes .* such as 65, 66, 67, 68, 69"):
+        Desk(ViewConfig(results=folder, episode=80, port=18097, paused=True))

@@ -91,6 +91,13 @@ def test_replan_tries_again_within_a_goal():
     assert success and done(report).count("pick") == 2 and report.replans == 1
 
 
+def test_the_next_goals_plan_is_not_told_by_what_failed_before():
+    episode = errand((FRUIT, HAND), (FRUIT, OPENED, HAND))
+    fate = lambda name, call, uses: "miss" if name == "pick" and uses == 0 else "ok"  # noqa: E731
+    _, report, success, _ = run(episode, "replan", fate)
+    assert success and report.replans == 1 and report.why == "there is another goal"
+
+
 def test_objects_that_a_goal_does_not_name_are_left_alone():
     _, report, success, _ = run(errand((FRUIT, HAND)), "replan")
     assert success and not any("bowl" in r.action for r in report.skills)

@@ -191,3 +191,14 @@ def test_what_goes_into_one_open_drawer_lies_side_by_side():
         assert apart > min(sizes[0]) + min(sizes[1]), episode.episode_id
         found += 1
     assert found
+
+
+def test_clauses_alike_are_stages_of_their_own():
+    goal = (
+        "open the fridge, take the apple, close it, put the apple on the sofa, open the right"
+        " drawer, close it and go to the sofa"
+    )
+    stages = errand_for(episodes("set_table")[0], goal).stages
+    assert len(stages) == 7
+    assert stages["close it"] != stages["close it (2)"]
+    assert list(stages).index("close it (2)") == 5
