@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -178,6 +178,7 @@ class Meaning:
         """Give objects their goals."""
         place = clause.places[0] if clause.places else NamedPlace("its place", HOME)
         own = {t.object_index: t for t in self.episode.targets}
+        meant: dict[str, list[int]] = {}
         for k in found:
             self._label(k)
             if place.names == HOME:
@@ -189,7 +190,10 @@ class Meaning:
                 wanted = own[k].goal_receptacle
             else:
                 wanted = self._choose(k, place, own.get(k))
+            meant.setdefault(wanted, []).append(k)
             self._settle(k, wanted, clause)
+        if any(k not in own or own[k].goal_receptacle not in place.names for k in found):
+            self._say_which(place, meant)  # not the scenario's own choice
 
     def _settle(self, index: int, place: str, clause: Clause) -> None:
         """Note where an object goes."""
@@ -262,7 +266,7 @@ class Meaning:
         found = sorted(found, key=lambda m: joints[m] not in holds)
         if len(found) > 1:
             names = [n for n in place.names if handles.get(around.get(n, "")) == found[0]]
-            self.notes.append(f"'{place.text}' is the {self.lexicon.place_name(names[0])}")
+            self._say_which(place, {names[0]: []})
         return found[:1]
 
     def _own_objects(self) -> list[RigidObject]:
@@ -276,12 +280,31 @@ class Meaning:
         if clause.things:
             (index,) = self._objects(clause.things[0])
             return Atom("robot_at", (self._label(index),))
-        place = clause.places[0]
+        name = self._likeliest(clause.places[0])
         around, joints = containers()
         for marker, joint in joints.items():
-            if around.get(place.names[0]) == joint:
+            if around.get(name) == joint:
                 return Atom("robot_at", (marker,))
-        return Atom("robot_at", (GOAL_PREFIX + self._spot(place.names[0]),))
+        return Atom("robot_at", (GOAL_PREFIX + self._spot(name),))
+
+    def _likeliest(self, place: NamedPlace) -> str:
+        """Return where things go in this errand, else in the scenario, else where they lie."""
+        own = self.episode.targets
+        known = [*self._goes_to.values(), *(t.goal_receptacle for t in own)]
+        known += [t.start_receptacle for t in own]
+        name = next((name for name in known if name in place.names), place.names[0])
+        self._say_which(place, {name: []})
+        return name
+
+    def _say_which(self, place: NamedPlace, meant: Mapping[str, Sequence[int]]) -> None:
+        """Note which place is meant, or which for what objects."""
+        if len(place.names) < 2:
+            return
+        parts = [f"the {self.lexicon.place_name(name)}" for name in meant]
+        if len(parts) > 1:
+            for number, found in enumerate(meant.values()):
+                parts[number] += f" for {self._list(found)}"
+        self.notes.append(f"'{place.text}' is {'; '.join(parts)}")
 
     def _spot(self, receptacle: str) -> str:
         """Return the label of a target whose goal is the middle of a place; it is not moved."""
