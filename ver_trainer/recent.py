@@ -59,17 +59,23 @@ class RecentEpisodes:
             return "eval"
         return "success" if "episode/success" in self.means() else "return"
 
-    def score(self, evaluated: float | None) -> float | None:
-        """The present weights' score; None before ``log.window`` episodes have ended.
+    def kind(self) -> str:
+        """What the score is of: :meth:`best_by`, and of how many episodes while they are few.
 
-        The first to end are the shortest, which where success ends an episode are the best.
+        The first to end are the shortest, which where success ends an episode are the best. Scores
+        of one kind alone are compared, so until ``log.window`` have ended the newest counts.
+        """
+        by, count = self.best_by(), len(self.ended)
+        whole = by not in ("success", "return") or count >= self.log.window
+        return by if whole else f"{by} of {count} episodes"
+
+    def score(self, evaluated: float | None) -> float | None:
+        """The present weights' score.
 
         Args:
             evaluated: what the evaluation of these weights gave, if there was one.
         """
         by = self.best_by()
-        if by != "eval" and len(self.ended) < self.log.window:
-            return None
         value = evaluated if by == "eval" else self.means().get(f"episode/{by}")
         return value if value is not None and math.isfinite(value) else None
 

@@ -398,7 +398,7 @@ class Runner:
                 "config": dataclasses.asdict(self.config),
             },
             self.episodes.score(self._eval_score),
-            self.episodes.best_by(),
+            self.episodes.kind(),
             parts.group,
         )
         self._saved_update = self.updates

@@ -42,7 +42,7 @@ class Half(gym.Env[Any, Any]):
         return np.zeros(2, np.float32), 0.0, over, self.age >= 60, {"success": float(over)}
 
 
-def test_a_few_short_episodes_are_no_score(tmp_path: Path) -> None:
+def test_a_few_short_episodes_make_no_best_for_good(tmp_path: Path) -> None:
     values = {**SMALL, "total_steps": 64 * 60, "log.checkpoint_interval": 10, "log.window": 50}
 
     def stop(record: dict[str, Any]) -> None:
@@ -51,7 +51,8 @@ def test_a_few_short_episodes_are_no_score(tmp_path: Path) -> None:
 
     assert not train(config(tmp_path, **values), Half, stop).finished
     first = tmp_path / "checkpoints" / "update_000000001"
-    assert json.loads((first / "meta.json").read_text())["score"] is None
+    few = json.loads((first / "meta.json").read_text())
+    assert few["score"] == 1.0 and few["best_by"].startswith("success of ")
     assert resolve_weights(tmp_path).parent == first  # the newest that there is
     assert train(config(tmp_path, **values), Half).finished
     best = json.loads((tmp_path / "checkpoints" / "best.json").read_text())
