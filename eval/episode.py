@@ -298,9 +298,9 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
     """Say which skill ended a failed episode, and why.
 
     The last skill that did not succeed is blamed; if every skill says it succeeded, the last one
-    of a plan is (not the wait after it), with what the task saw as the cause. Where the plan was carried out without a look at what
-    came of it, manipulations fail in a row: who brings a wrong object to the goal is not to blame,
-    who grasped it is. So there the first of the row is blamed.
+    of a plan is (not the wait after it), with what the task saw as the cause. Where the plan was
+    carried out without a look at what came of it, manipulations fail in a row: who brings a wrong
+    object to the goal is not to blame, who grasped it is. So there the first of the row is blamed.
     """
     last = record.skills[-1] if record.skills else None
     unsuccessful = [skill for skill in record.skills if skill["outcome"] != "success"]

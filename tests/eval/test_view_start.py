@@ -92,5 +92,5 @@ def test_every_episode_that_was_kept_can_be_shown(tmp_path: Path) -> None:
             assert [entry.index for entry in desk.listed] == list(range(1, 61))
         finally:
             desk.close()
-    with pytest.raises(UserError, match="has states of 70 episodes .* such as 65, 66, 67, 68, 69"):
+    with pytest.raises(UserError, match=r"has states of 70 episodes .* such as 65, 66, 67, 68, 69"):
         Desk(ViewConfig(results=folder, episode=80, port=18097, paused=True))
