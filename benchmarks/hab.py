@@ -45,12 +45,14 @@ class Config:
 HEAD = """\
 | scenario | agent | executor | episodes | success [95%] | NavPick | NavPickNavPlace | steps |
 |---|---|---|---|---|---|---|---|"""
+NAV_PICK_PLACE = ("stage_0_5", "stage_1")
+"""Stages of the first object; a scenario with stages of its own may have neither."""
 
 
 def row(folder: Path) -> str:
     """Return one line of the table from an evaluation's ``summary.json``."""
     summary = json.loads((folder / "summary.json").read_text())
-    stages = list(summary["stages"].values())
+    stages = summary["stages"]
     settings = summary["config"]
     cells = [
         settings["scenario"],
@@ -58,8 +60,7 @@ def row(folder: Path) -> str:
         settings.get("executor") or "-",
         str(summary["success"]["count"]),
         _rate(summary["success"]),
-        _rate(stages[0]),
-        _rate(stages[1]),
+        *(_rate(stages[name]) if name in stages else "-" for name in NAV_PICK_PLACE),
         f"{summary['steps']['mean']:,.0f}",
     ]
     return f"| {' | '.join(cells)} |"

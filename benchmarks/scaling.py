@@ -97,7 +97,9 @@ def one_iteration(
         quarter = max(float(t[len(t) // 4 - 1]) for t in arrived)
         end = max(end, quarter)
     elif ranks > 1 and scheme == "ver":
-        rng.bit_generator.state = state  # the decider knows mean step times, not the future
+        # The same durations again: the decider knows each environment's mean in this very rollout,
+        # more than it could measure, but not when single steps arrive.
+        rng.bit_generator.state = state
         means = step_times(model, ranks, 6 * model.steps, rng)[..., : model.steps].mean(axis=-1)
         end = planned_end(arrived, means, model)
     steps = sum(int(np.searchsorted(times, end, side="right")) for times in arrived)

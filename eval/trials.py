@@ -280,11 +280,6 @@ class Trial:
         }
 
 
-def play_episode(env: SkillEnv, agent: EnvAgent, seed: int) -> dict[str, Any]:
-    """Let an agent play the episode of a seed; return its record."""
-    return Trial(env, agent, seed).play()
-
-
 def _place(env: SkillEnv) -> dict[str, Any]:
     """Return, for Pick and Place, in what kind of place the target lies or is wanted.
 

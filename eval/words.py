@@ -47,14 +47,6 @@ def plain_name(name: str) -> str:
     return re.sub(r"_0*(\d)", r" \1", plain).replace("_", " ").removesuffix(" top")
 
 
-def task_name(episode: Episode, index: int) -> str:
-    """Return what is to be done with a target, e.g. ``"tomato soup can to sofa"``."""
-    target = episode.targets[index]
-    thing = plain_name(episode.objects[target.object_index].type)
-    place = plain_name(target.goal_receptacle)
-    return f"{thing} to {place}" if place else thing
-
-
 def spoken(text: str, episode: Episode) -> str:
     """Return an action of a plan, or a text with actions in it, in people's words."""
     names = _names(episode)

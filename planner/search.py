@@ -13,6 +13,7 @@ from planner.ground import ground
 from planner.model import Action, Atom, PlannerError, Problem, State
 
 MAX_STATES = 200_000
+"""Expanded states after which a search gives up."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Plan:
         return tuple(reversed(needed))
 
 
-def find_plan(problem: Problem, max_states: int = MAX_STATES) -> Plan | None:
+def find_plan(problem: Problem) -> Plan | None:
     """Find a plan of least length.
 
     Among plans of least length it returns the first in the order of :func:`planner.ground.rank`,
@@ -62,13 +63,12 @@ def find_plan(problem: Problem, max_states: int = MAX_STATES) -> Plan | None:
 
     Args:
         problem: start state and goal.
-        max_states: give up after that many expanded states.
 
     Returns:
         The plan, or ``None`` if no sequence of actions reaches the goal.
 
     Raises:
-        PlannerError: ``max_states`` were expanded without an answer.
+        PlannerError: :data:`MAX_STATES` were expanded without an answer.
     """
     began = time.perf_counter()
     actions = ground(problem)
@@ -94,10 +94,9 @@ def find_plan(problem: Problem, max_states: int = MAX_STATES) -> Plan | None:
             return Plan(
                 problem, steps, _walk(problem.init, steps), graph, time.perf_counter() - began
             )
-        if len(closed) > max_states:
+        if len(closed) > MAX_STATES:
             raise PlannerError(
-                f"No plan for {problem.name} within {max_states} states; "
-                "raise max_states or give fewer goals."
+                f"No plan for {problem.name} within {MAX_STATES} states; give fewer goals."
             )
         for index, action, successor in _successors(actions, state):
             estimate = bound(successor) if successor not in closed else None

@@ -267,6 +267,8 @@ def _worker_killed(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[st
 def _full_disk(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[str, str]:
     limit = rng.choice([0, 10, 300, 2000, 9000])
     first = _verdict(job, Run(job, folder, limit), folder, wanted, False)
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    first = _if_hit(first[0] == "refused" or max(sizes, default=-1) >= limit, first)
     if first[0] not in ("survived", "refused"):
         return first
     return _verdict(job, Run(job, folder), folder, wanted, True)
@@ -313,10 +315,13 @@ def _two_at_once(job: Job, folder: Path, rng: Random, wanted: Any) -> tuple[str,
     with Run(job, folder) as first:
         time.sleep(rng.choice([0.0, 0.3, 2.0]))
         with Run(job, folder) as second:
+            together = first.process.poll() is None
             verdicts = [_verdict(job, run, folder, wanted, False) for run in (second, first)]
     bad = [v for v in verdicts if v[0] not in ("survived", "refused")]
     if bad:
         return bad[0]
+    if not together:
+        return _if_hit(False, verdicts[0])
     if [v[0] for v in verdicts] == ["survived", "survived"] and job.name == "tpsrl train":
         return "wrong", "both trained in one folder"
     return _verdict(job, Run(job, folder), folder, wanted, True)

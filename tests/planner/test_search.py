@@ -223,6 +223,8 @@ def test_no_plan(problem):
     assert find_plan(table) is None  # neither open nor closed: cannot be opened
 
 
-def test_too_many_states_are_refused(problem):
+def test_too_many_states_are_refused(problem, monkeypatch):
+    tidy = problem("tidy_house")
+    monkeypatch.setattr("planner.search.MAX_STATES", 3)
     with pytest.raises(PlannerError, match="No plan for tidy_house within 3 states"):
-        find_plan(problem("tidy_house"), max_states=3)
+        find_plan(tidy)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import skills.envs
-from eval.trials import play_episode, scripted_agent
+from eval.trials import Trial, scripted_agent
 from planner import Action
 from planner.chain.calls import TpsrlOptions, plan_step, skill_call
 from planner.chain.grounding import ground_episode
@@ -92,7 +92,7 @@ def test_its_environment_and_its_program():
         "joint",
         "height_to_go",
     }
-    records = [play_episode(env, scripted_agent(env), seed) for seed in range(2)]
+    records = [Trial(env, scripted_agent(env), seed).play() for seed in range(2)]
     env.close()
     assert all(record["success"] for record in records), records
     assert make_task("raise", contract="parity").horizon == 70

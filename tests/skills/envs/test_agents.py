@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import skills.envs
-from eval.trials import play_episode, scripted_agent
+from eval.trials import Trial, scripted_agent
 from skills.book import BOOK, row_of
 from skills.envs.agents import RandomAgent
 
@@ -45,7 +45,7 @@ def test_random_agent_seldom_succeeds():
     env = gymnasium.make("tpsrl/OpenFridge-v0", depth=None, split="val").unwrapped
     agent = RandomAgent(env)
     for seed in range(3):
-        assert not play_episode(env, agent, seed)["success"]
+        assert not Trial(env, agent, seed).play()["success"]
     env.close()
 
 

@@ -1,8 +1,11 @@
 """``python -m benchmarks.hab``: several agents in one table."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from benchmarks.hab import Config, main, plan_runs
+from benchmarks.hab import HEAD, Config, main, plan_runs, row
 from ver_trainer.options import load
 
 SMALL = ["scenarios=rearrange_easy", "episodes=1", "workers=1"]
@@ -39,3 +42,19 @@ def test_mistakes_are_named_before_anything_runs(words, text, tmp_path, capsys):
     assert main([*SMALL, *words, f"out={tmp_path / 'o'}"]) == 2
     assert text in capsys.readouterr().err
     assert not (tmp_path / "o").exists()
+
+
+def test_a_scenario_with_stages_of_its_own_has_dashes(tmp_path: Path) -> None:
+    half = {"mean": 0.5, "count": 4}
+    summary = {"success": half, "steps": {"mean": 900.0}}
+    summary["config"] = {"scenario": "mine", "agent": "scripted", "executor": "hab"}
+    for stages, cells in (
+        ({"fridge open": half, "stage_1": half}, ["-", "50% [15, 85]"]),
+        ({"fridge open": half}, ["-", "-"]),
+        ({}, ["-", "-"]),
+        ({"stage_0_5": half, "stage_1": half}, ["50% [15, 85]"] * 2),
+    ):
+        (tmp_path / "summary.json").write_text(json.dumps({**summary, "stages": stages}))
+        line = row(tmp_path)
+        assert line.split(" | ")[5:7] == cells
+        assert line.count("|") == HEAD.splitlines()[0].count("|")
