@@ -92,8 +92,7 @@ class Recording:
             reward: of the running skill in this step, NaN where none is known.
         """
         # Compared by what is in it: a report of one's own may build its lists in every step.
-        plan = (list(report.plan), report.replans)
-        if report.plan and plan != self._plan:
+        if report.plan and (plan := (list(report.plan), report.replans)) != self._plan:
             another = "there is another goal" if self.plans and not report.replans else ""
             why = report.why or another
             self.plans.append({"step": len(self), "actions": plan[0], "why": why})

@@ -8,6 +8,7 @@ from collections import Counter
 from planner.chain.grounding import START_PREFIX
 from planner.chain.interface import AgentReport
 from planner.chain.problems import GOAL_PREFIX
+from planner.words.lexicon import lexicon
 from tpsrl.episodes.types import Episode
 
 _CALL = re.compile(r"([a-z_]+)\(([^()]*)\)")
@@ -37,14 +38,24 @@ _WORDS = {
     "opened_fridge": "{0} open",
     "closed_fridge": "{0} shut",
 }
-_INSIDE = ("drawer", "fridge", "sink")
+_INSIDE = {"drawer", "fridge", "sink"}
+
+
+def goes_inside(place: str) -> bool:
+    """Return whether things go into a place of this name, not onto it."""
+    return not _INSIDE.isdisjoint(place.split())
 
 
 def plain_name(name: str) -> str:
-    """Return the words for a type of object or a place, e.g. ``"tomato soup can"``."""
+    """Return the words for a type of object or a place, e.g. ``"tomato soup can"``.
+
+    Those of tpsrl's own apartments are called as goals in words call them.
+    """
+    known = lexicon().place_name(name)
+    if known != name:
+        return known
     plain = re.sub(r"^\d+_", "", name.rpartition("/")[2])
-    plain = plain.replace("tvstand", "TV stand").replace("_top_", "_")
-    return re.sub(r"_0*(\d)", r" \1", plain).replace("_", " ").removesuffix(" top")
+    return re.sub(r"_0*(\d)", r" \1", plain).replace("_", " ")
 
 
 def spoken(text: str, episode: Episode) -> str:
@@ -55,7 +66,7 @@ def spoken(text: str, episode: Episode) -> str:
         words = [part.strip() for part in match[2].split(",")]
         said = [names.get(word) or _handle(word) for word in words]
         if match[1] == "place" and len(said) > 1:
-            side = "in" if said[1].startswith(_INSIDE) else "on"
+            side = "in" if goes_inside(said[1]) else "on"
             return f"place {said[0].partition(' (')[0]} {side} {said[1]}"
         pattern = _WORDS.get(match[1], f"{match[1].replace('_', ' ')} {{0}}")
         return pattern.format(*said)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
+from eval.words import goes_inside, plain_name
 from skills.interface import SkillCall
 from tpsrl.episodes.types import Episode, Target
 from tpsrl.sim.door import Simulator
 
-_NAMES = {"tvstand": "TV stand"}
 _ARM, _WAIT = "fold the arm", "wait"
 MOTION_WORDS = {"release": "let go", "spin": "turn around"}
 """Name of a motion of recovery (``planner.chain.motions``) -> what is being done."""
@@ -20,28 +20,17 @@ def object_words(type_name: str) -> str:
     return re.sub(r"^\d+[_-]", "", type_name).replace("_", " ").strip()
 
 
-def place_words(name: str) -> str:
-    """Return the words for a receptacle, e.g. ``"top right drawer"`` for ``"drawer_right_top"``."""
-    if name in _NAMES:
-        return _NAMES[name]
-    if name.startswith("fridge"):
-        return "fridge"
-    noun, *rest = [word for word in re.split(r"[_/]", name) if word]
-    numbers = [str(int(word)) for word in rest if word.isdigit()]
-    return " ".join([*reversed([word for word in rest if not word.isdigit()]), noun, *numbers])
-
-
 def container_words(sim: Simulator, env_id: int, joint: str) -> str:
     """Return the words for what a furniture joint opens."""
     index = sim.joint_names.index(joint)
     for place in sim.scene(env_id).receptacles.values():
         if place.joint == index:
-            return place_words(place.name)
-    return place_words(joint.partition("/")[0])
+            return plain_name(place.name)
+    return plain_name(joint.partition("/")[0])
 
 
 def task_words(episode: Episode) -> str:
-    """Return the whole task, e.g. ``"Bring the bowl from the top right drawer to table 1."``."""
+    """Return the whole task, e.g. ``"Bring the bowl from the right top drawer to the sofa."``."""
     parts = [_move_words(episode, target) for target in episode.targets]
     text = ", then ".join(parts)
     return f"{text[:1].upper()}{text[1:]}."
@@ -50,7 +39,7 @@ def task_words(episode: Episode) -> str:
 def _move_words(episode: Episode, target: Target) -> str:
     thing = object_words(episode.objects[target.object_index].type)
     ends = [
-        f" {word} {_the(place_words(name))}"
+        f" {word} {_the(plain_name(name))}"
         for word, name in (("from", target.start_receptacle), ("to", target.goal_receptacle))
         if name
     ]
@@ -88,14 +77,13 @@ def _goal_words(
         return "its goal"
     if call.place == "goal":
         named = target.goal_receptacle
-        return _the(place_words(named)) if named else f"where the {thing} belongs"
+        return _the(plain_name(named)) if named else f"where the {thing} belongs"
     return f"the {thing}"
 
 
 def _into(receptacle: str) -> str:
-    words = place_words(receptacle)
-    inside = words.endswith(("fridge", "drawer", "sink"))
-    return f"{'in' if inside else 'on'} {_the(words)}"
+    words = plain_name(receptacle)
+    return f"{'in' if goes_inside(words) else 'on'} {_the(words)}"
 
 
 def _the(words: str) -> str:

@@ -25,8 +25,9 @@ from eval.dataset.reading import DataSet
 from eval.dataset.record import part_of, record
 from eval.dataset.replay import replay, replay_episode
 from eval.dataset.statistics import QUANTILES, of_rows, together
-from eval.dataset.words import MOTION_WORDS, object_words, place_words, task_words
+from eval.dataset.words import MOTION_WORDS, object_words, task_words
 from eval.spec import evaluation_spec
+from eval.words import plain_name
 from planner.chain.calls import TpsrlOptions
 from planner.chain.motions import MOTIONS
 from planner.chain.tpsrl import TpsrlAgent
@@ -355,17 +356,17 @@ def test_what_cannot_be_is_said(tmp_path):
 def test_words_and_statistics():
     assert object_words("002_master_chef_can") == "master chef can"
     names = {
-        "drawer_right_top": "top right drawer",
-        "table_01": "table 1",
-        "tvstand": "TV stand",
+        "drawer_right_top": "right top drawer",
+        "table_01": "dining table",
+        "tvstand": "tv stand",
         "counter_left": "left counter",
         "sofa": "sofa",
         "fridge_middle": "fridge",
     }
-    assert {name: place_words(name) for name in names} == names
+    assert {name: plain_name(name) for name in names} == names
     text = task_words(load_shipped("set_table").episodes[0])
-    assert text == ("Bring the bowl from the top right drawer to table 1, then bring the apple from"
-                    " the fridge to table 1.")  # fmt: skip
+    assert text == ("Bring the bowl from the right top drawer to the dining table, then bring the"
+                    " apple from the fridge to the dining table.")  # fmt: skip
     rows = np.random.default_rng(0).normal(size=(300, 2))
     parts = [of_rows(rows[:100]), of_rows(rows[100:])]
     whole, joined = of_rows(rows), together(parts)

@@ -10,12 +10,15 @@ import pytest
 from eval.camera import Follower
 from eval.overlay import running_target, target_boxes
 from eval.video import VideoWriter, record_episode
-from eval.words import reason, spoken
+from eval.words import plain_name, reason, spoken
 from planner.chain.interface import AgentReport, SkillRecord
+from planner.words.grammar import GoalReader
+from planner.words.lexicon import lexicon
 from tests.eval.real import spec
 from tpsrl.cli import main
 from tpsrl.errors import UserError
 from tpsrl.provide import load_scenario_episodes
+from tpsrl.scenes.objects import object_types
 
 
 def frames_of(path: Path) -> tuple[dict, np.ndarray]:
@@ -122,7 +125,7 @@ def test_plans_are_told_in_words() -> None:
     table = load_scenario_episodes("set_table", count=1)[0]
     bowl = table.targets[0].label
     assert spoken(f"open_cab(cab_push_point_5, {bowl})", table) == "open drawer"
-    assert spoken(f"place({bowl}, TARGET_{bowl})", table) == "place bowl on table 1"
+    assert spoken(f"place({bowl}, TARGET_{bowl})", table) == "place bowl on dining table"
 
 
 def test_results_are_shown_again_and_side_by_side(
@@ -188,3 +191,15 @@ def test_a_teacher_is_recorded_at_the_kind_of_place_that_was_asked_for(
     played = json.loads((tmp_path / "eval" / "episodes.jsonl").read_text())
     assert played["place"] == "drawer" and f"states {played['states']}" in told
     assert frames_of(tmp_path / "x.mp4")[0]["size"] == (1280, 720)
+
+
+def test_what_places_are_called_can_be_typed_as_a_goal() -> None:
+    words = lexicon()
+    places = {name for names in words.places.values() for name in names}
+    said = {name: plain_name(name) for name in places}
+    assert len(set(said.values())) == len(places) > 10
+    for name, text in said.items():
+        (clause,) = GoalReader(words).read(f"go to the {text}")
+        assert clause.places[0].names == (name,)
+    kinds = object_types()
+    assert all(plain_name(kind) == words.object_name(kind) for kind in kinds)

@@ -118,7 +118,7 @@ def test_a_goal_is_sent_and_planned_for(desk: Desk) -> None:
     ahead(desk, 3)
     with pytest.raises(UserError, match="the goal is empty"):
         desk.send()
-    thing, place = desk.things[20], "table 1"
+    thing, place = desk.things[20], "dining table"
     desk.add(thing, place)
     desk.send()
     ahead(desk, 20)

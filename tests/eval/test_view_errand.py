@@ -18,7 +18,7 @@ def test_the_new_goal_takes_the_place_of_the_words() -> None:
         player = desk.player
         player.open(0)
         assert player.advance() and isinstance(player.source.recording.episode, Errand)
-        desk.add(desk.things[20], "table 1")
+        desk.add(desk.things[20], "dining table")
         desk.send()
         for _ in range(5):
             assert player.advance()
