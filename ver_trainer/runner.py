@@ -166,13 +166,9 @@ class Runner:
 
     def _result(self, finished: bool) -> TrainResult:
         return TrainResult(
-            finished,
-            self.steps,
-            self.updates,
-            self.mean_return(),
-            self.signals.received,
+            finished, self.steps, self.updates, self.mean_return(), self.signals.received,
             self.folder.path,
-        )
+        )  # fmt: skip
 
     def mean_return(self) -> float:
         """Mean return of the last episodes, NaN if there is none."""

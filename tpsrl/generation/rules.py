@@ -366,8 +366,7 @@ def _targets_of(scenario: Scenario) -> Counter[str]:
 def with_clutter(scenario: Scenario, count: int) -> Scenario:
     """Return the scenario with ``count`` objects that are no targets.
 
-    Of the samplers that draw more objects than they make targets of the last one changes first, and
-    the ones before it where there are to be fewer than they draw.
+    Of the samplers that draw such objects the last one changes first, then those before it.
 
     Raises:
         UserError: there is none, and ``count`` is not 0.

@@ -368,9 +368,7 @@ class MujocoSimulator(Simulator):
 
     def _build(self, count: int, pool: Mapping[str, int]) -> tuple[list[World], HeadDepth | None]:
         model, index = build(self._library.apartment, self._forms, pool)
-        head = None
-        if self._depth_size is not None:
-            head = HeadDepth(model, self._forms)
+        head = None if self._depth_size is None else HeadDepth(model, self._forms)
         kinds = Kinds(model, self._forms, index.pool)
         shared = SharedModel(model, list(index.roots.values()), kinds)
         return [World(shared, index, self._forms) for _ in range(count)], head
