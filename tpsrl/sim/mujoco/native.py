@@ -18,9 +18,10 @@ from numba import types
 
 DENSE, AUTO = int(mujoco.mjtJacobian.mjJAC_DENSE), int(mujoco.mjtJacobian.mjJAC_AUTO)
 """How the rows of constraints are kept: dense where a robot that holds an object touches something,
-or the object does, and elsewhere as MuJoCo finds best. With sparse rows the Newton solver of MuJoCo
-4.0 now and then ends far from the solution there, and throws the object away. Whoever changes this
-has to build the rows anew before they are used."""
+or the object does, and where a handle is held and anything touches; elsewhere as MuJoCo finds best.
+With sparse rows the Newton solver of MuJoCo 4.0 now and then ends far from the solution there, and
+throws away what is held or lies in the drawer. Whoever changes this has to build the rows anew
+before they are used."""
 
 _LIBRARY = ctypes.CDLL(mujoco._functions.__file__)
 _WORD, _NUMBER = types.intp, types.int32

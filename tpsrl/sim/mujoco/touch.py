@@ -69,14 +69,19 @@ def could_grasp(table: np.ndarray) -> bool:
 
 @compiled
 def touches_holding(table: np.ndarray) -> bool:
-    """Return whether the cup holds an object and that, or the robot, touches anything."""
-    held = numbers(table[GRASP], 1)[0]
-    if held < 0:
+    """Return whether the cup holds something and it, or the robot, touches anything.
+
+    Of a handle: whether there is any contact. What lies in its drawer touches the drawer.
+    """
+    grasp = numbers(table[GRASP], 2)
+    if grasp[1] >= 0:
+        return _contacts(table) > 0
+    if grasp[0] < 0:
         return False
     owners = numbers(table[OWNERS], table[ALL_GEOMS])
     for k in range(_contacts(table)):
         geoms = _geoms(table, k)
-        if owners[geoms[0]] == held or owners[geoms[1]] == held or _is_robots(table, k):
+        if owners[geoms[0]] == grasp[0] or owners[geoms[1]] == grasp[0] or _is_robots(table, k):
             return True
     return False
 

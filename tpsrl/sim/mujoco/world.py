@@ -127,7 +127,7 @@ class World:
     def settle(self, seconds: float) -> None:
         """Run physics with the robot's targets as they are."""
         model = self.model
-        model.opt.jacobian = native.AUTO if self.suction.held_body < 0 else native.DENSE
+        model.opt.jacobian = native.DENSE if self.suction.holding else native.AUTO
         mujoco.mj_step(model, self.data, nstep=max(1, round(seconds * fetch.PHYSICS_HZ)))
         model.opt.jacobian = native.AUTO
         if states.is_broken(self._speeds, self._places, MAX_SPEED):
