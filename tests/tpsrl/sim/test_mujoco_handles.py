@@ -66,6 +66,7 @@ def test_a_step_with_a_handle_in_the_cup_is_that_of_dense_rows() -> None:
             model.opt.jacobian = native.AUTO
             finish(table, near)
             touching += data.ncon > 0
-            assert np.array_equal(data.qvel[3:], dense.qvel[3:])  # the base is put
+            far = np.abs(data.qvel - dense.qvel)[3:]  # the base is put where it was driven
+            assert far.max() < 1e-6
         assert touching > 20, "the bowl touches the drawer that comes out"
         assert sim.state().joint_pos.max() > 0.1
