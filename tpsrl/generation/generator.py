@@ -26,8 +26,9 @@ from tpsrl.scenes.apartment import load_apartment
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 
-GENERATOR_FORMAT = 1
-"""Raise when a constant or rule of this package changes: sets on a machine are then made anew."""
+GENERATOR_FORMAT = 2
+"""Raise when a constant or rule of this package changes, or how things come to rest in the
+simulator: sets on a machine are then made anew."""
 SETTLE_SECONDS = 5.0
 MAX_TARGET_SHIFT = 0.1
 """An episode is rejected if settling moves a target farther, m."""
