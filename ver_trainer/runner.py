@@ -19,6 +19,7 @@ from omegaconf import OmegaConf
 
 from ver_trainer.config import TrainConfig, load_config, validate_pretrained
 from ver_trainer.distributed.ranks import adopt_slurm_step
+from ver_trainer.envs.pool import Fault
 from ver_trainer.envs.slot import function_name
 from ver_trainer.errors import Interrupted, WorkerFailure
 from ver_trainer.evaluation import evaluate
@@ -150,8 +151,7 @@ class Runner:
                 logger.close()
 
     def _open_logger(self, resumed: int | None) -> Logger:
-        run_config = OmegaConf.to_container(OmegaConf.structured(self.config))
-        assert isinstance(run_config, dict)
+        run_config: Any = OmegaConf.to_container(OmegaConf.structured(self.config))
         logger = Logger(
             self.config.log,
             self.folder.path,
@@ -292,8 +292,9 @@ class Runner:
         self._eval_score = None
         total = int(group.sum_array(np.array([float(stats.steps)]))[0])
         self.steps += total
-        self.episodes.extend(interleave(group.gather(stats.episodes)))
-        self._report_faults(stats)
+        found = group.gather((stats.episodes, stats.faults))
+        self.episodes.extend(interleave([episodes for episodes, _ in found]))
+        self._report_faults([faults for _, faults in found])
         if log.eval_interval and self.updates % log.eval_interval == 0:
             self._measure()
         if self.updates % log.interval == 0:
@@ -303,22 +304,21 @@ class Runner:
         if self.updates % log.checkpoint_interval == 0:
             self._save(None)
 
-    def _report_faults(self, stats: CollectStats) -> None:
-        self.fault_count += len(stats.faults)
-        for fault in stats.faults:
-            lines = fault.detail.strip().splitlines()
-            detail = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
-            self.logger.message(
-                f"{fault.who} replaced ({fault.kind}, {self.fault_count} so far, "
-                f"{self.config.collect.max_faults} allowed in one start): {detail}"
-            )
+    def _report_faults(self, of_ranks: list[list[Fault]]) -> None:
+        self.fault_count += sum(map(len, of_ranks))
+        for rank, faults in enumerate(of_ranks):
+            where = f" of rank {rank}" if len(of_ranks) > 1 else ""
+            for fault in faults:
+                self.logger.message(
+                    f"{fault.who}{where} replaced ({fault.kind}, {self.fault_count} so far, "
+                    f"{self.config.collect.max_faults} allowed in one start): {fault.brief}"
+                )
 
     def _record(
         self, stats: CollectStats, metrics: dict[str, float], learn_seconds: float
     ) -> dict[str, Any]:
-        now = time.perf_counter()
-        self._rate.append((now, self.steps))
-        (then, steps_then) = self._rate[0]
+        self._rate.append((now := time.perf_counter(), self.steps))
+        then, steps_then = self._rate[0]
         record: dict[str, Any] = {
             "step": self.steps,
             "update": self.updates,

@@ -69,6 +69,15 @@ def training(out: Path, *overrides: str) -> None:
     assert not any("gloo" in name for name in threads), f"the group's threads stay: {threads}"
 
 
+def failing(out: Path) -> None:
+    """Trains with an environment that fails once, on the last rank only."""
+    env_args = {"kind": "Faulty"}
+    if int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
+        env_args |= {"fault": "raise", "marker": str(out / "failed")}
+    values: dict[str, Any] = {"env_args": env_args, "log.progress": True}
+    Runner(small_config(out, **values), make).run()
+
+
 def connecting(out: Path) -> None:
     """Saves how ranks that train on CPUs are connected on a machine that has a GPU."""
     torch.cuda.is_available = lambda: True
@@ -163,6 +172,6 @@ def signalled(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    known = (gradient, training, connecting, deciding, full_disk, batches, signalled)
+    known = (gradient, training, failing, connecting, deciding, full_disk, batches, signalled)
     jobs = {f.__name__: f for f in known}
     jobs[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

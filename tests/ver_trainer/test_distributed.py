@@ -29,7 +29,8 @@ from ver_trainer.runner import TrainResult
 ROOT = Path(__file__).parents[2]
 
 
-def run_ranks(*arguments: str, size: int = 2) -> None:
+def run_ranks(*arguments: str, size: int = 2) -> str:
+    """Run a function of ``rank.py`` on every rank; return what the first one said."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -40,17 +41,19 @@ def run_ranks(*arguments: str, size: int = 2) -> None:
             [sys.executable, "-m", "tests.ver_trainer.rank", *arguments],
             cwd=ROOT,
             env={**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         for rank in range(size)
     ]
     try:
-        errors = [p.communicate(timeout=120)[1] for p in processes]
+        outputs = [p.communicate(timeout=120) for p in processes]
     finally:
         for process in processes:
             process.kill()
-    assert all(p.returncode == 0 for p in processes), "\n".join(errors)
+    assert all(p.returncode == 0 for p in processes), "\n".join(error for _, error in outputs)
+    return "".join(outputs[0])
 
 
 def test_two_ranks_have_the_gradient_of_the_joined_batch(tmp_path: Path) -> None:
@@ -113,6 +116,13 @@ def test_loose_resume_changes_the_number_of_ranks(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"written by 2 rank.*this run has 1"):
         run("total_steps=1024")
     assert run("total_steps=1024", "resume=loose").steps >= 1024
+
+
+def test_what_fails_on_another_rank_is_told_and_counted(tmp_path: Path) -> None:
+    said = run_ranks("failing", str(tmp_path))
+    assert "environment worker of rank 1 replaced (raised, 1 so far" in " ".join(said.split())
+    lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["fault/count"] == 1
 
 
 def test_ranks_that_train_on_cpus_are_connected_by_gloo(tmp_path: Path) -> None:

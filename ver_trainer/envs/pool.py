@@ -42,6 +42,12 @@ class Fault:
     detail: str
     who: str = "environment worker"
 
+    @property
+    def brief(self) -> str:
+        """The first and the last line of ``detail``."""
+        lines = self.detail.strip().splitlines()
+        return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
+
 
 @dataclass
 class _Worker:
