@@ -246,6 +246,7 @@ ROWS = (
             "max_force_penalty": 0.0,
             **_LIMITS,
         },
+        teachers=2,
         placed=True,
     ),
     _articulated(
