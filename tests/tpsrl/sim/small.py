@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mujoco
 import numpy as np
 
 from tpsrl.episodes.types import Episode, RigidObject, Target
@@ -17,7 +18,9 @@ from tpsrl.scenes.description import (
     Receptacle,
     Shape,
 )
+from tpsrl.sim.mujoco import native
 from tpsrl.sim.mujoco.engine import MujocoSimulator
+from tpsrl.sim.mujoco.steps import begin, finish
 
 UPRIGHT = np.array([1.0, 0.0, 0.0, 0.0])
 TABLE_TOP = 0.75
@@ -144,3 +147,17 @@ def run(engine: MujocoSimulator, steps: int, **parts: float) -> None:
     action[:, 8], action[:, 9] = parts.get("forward", 0.0), parts.get("turn", 0.0)
     for _ in range(steps):
         engine.step(action)
+
+
+def step_beside_dense(engine: MujocoSimulator, dense: mujoco.MjData, action: np.ndarray) -> None:
+    """Carry out (10,) ``action`` in the first world, and in ``dense`` by dense rows alone."""
+    world = engine._worlds[0]
+    table, near = (tables[0] for tables in engine._tables())
+    begin(table, near, action)
+    mujoco.mj_copyData(dense, world.model, world.data)
+    world.model.opt.jacobian = native.DENSE
+    mujoco.mj_step1(world.model, dense)
+    mujoco.mj_step2(world.model, dense)
+    mujoco.mj_step(world.model, dense, nstep=3)
+    world.model.opt.jacobian = native.AUTO
+    finish(table, near)

@@ -15,7 +15,6 @@ from tpsrl.scenes.kitchen import kitchen_counter
 from tpsrl.scenes.objects import object_types
 from tpsrl.sim.mujoco import native
 from tpsrl.sim.mujoco.engine import MujocoSimulator
-from tpsrl.sim.mujoco.steps import begin, finish
 
 BOWL, DRAWER, HANDLE = "024_bowl", "drawer_right_top", "cab_push_point_5"
 
@@ -56,15 +55,7 @@ def test_a_step_with_a_handle_in_the_cup_is_that_of_dense_rows() -> None:
         assert model.nv > 60 and model.opt.jacobian == native.AUTO
         dense, touching = mujoco.MjData(model), 0
         for _ in range(30):
-            table, near = (tables[0] for tables in sim._tables())
-            begin(table, near, pull)
-            mujoco.mj_copyData(dense, model, data)
-            model.opt.jacobian = native.DENSE
-            mujoco.mj_step1(model, dense)
-            mujoco.mj_step2(model, dense)
-            mujoco.mj_step(model, dense, nstep=3)
-            model.opt.jacobian = native.AUTO
-            finish(table, near)
+            small.step_beside_dense(sim, dense, pull)
             touching += data.ncon > 0
             far = np.abs(data.qvel - dense.qvel)[3:]  # the base is put where it was driven
             assert far.max() < 1e-6

@@ -13,7 +13,6 @@ from tpsrl.errors import UserError
 from tpsrl.sim.door import Simulator
 from tpsrl.sim.mujoco import native
 from tpsrl.sim.mujoco.contacts import robot_overlap
-from tpsrl.sim.mujoco.steps import begin, finish
 from tpsrl.sim.mujoco.touch import force, overlap, touches
 
 
@@ -72,16 +71,8 @@ def test_what_presses_a_held_object_is_solved():
             if k % 10 == 0:
                 action = rng.uniform(-1.0, 1.0, (1, 10))
                 action[:, 7] = 1.0
-            table, near = (tables[0] for tables in sim._tables())
-            begin(table, near, action[0])
+            small.step_beside_dense(sim, dense, action[0])
             model, data = world.model, world.data
-            mujoco.mj_copyData(dense, model, data)
-            model.opt.jacobian = native.DENSE
-            mujoco.mj_step1(model, dense)
-            mujoco.mj_step2(model, dense)
-            mujoco.mj_step(model, dense, nstep=3)
-            model.opt.jacobian = native.AUTO
-            finish(table, near)
             pressed += data.ncon > 0
             far = np.abs(data.qvel - dense.qvel)
             assert far.max() < 0.02 + 0.02 * np.abs(dense.qvel).max()
