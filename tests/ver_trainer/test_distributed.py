@@ -194,8 +194,10 @@ def test_two_ranks_of_cartpole_inline_fill_their_rollouts(tmp_path: Path) -> Non
     for attempt in range(3):
         lines = cartpole_on_two_ranks(tmp_path / str(attempt))
         assert len(lines) > 5
-        assert np.mean([x["learner/stale_fraction"] for x in lines]) < 0.1
         full = np.mean([x["collect/steps"] for x in lines]) / (16 * 128)
+        # What is not full is filled with rows of the rollout before: the same fact, told twice.
+        stale = np.mean([x["learner/stale_fraction"] for x in lines])
+        assert stale == pytest.approx(1 - full)
         both = np.mean(np.diff([x["step"] for x in lines])) / (2 * 16 * 128)
         if min(full, both) >= 0.9:
             return
