@@ -160,7 +160,6 @@ ROWS = (
             "violation_penalty": 0.0,
             "force_end_penalty": 0.0,
         },
-        teachers=2,
     ),
     SkillRow(
         PickTask(
