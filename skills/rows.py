@@ -160,6 +160,7 @@ ROWS = (
             "violation_penalty": 0.0,
             "force_end_penalty": 0.0,
         },
+        teachers=2,
     ),
     SkillRow(
         PickTask(
