@@ -266,6 +266,25 @@ def test_binary_actions_and_separate_critic_leave_the_trainer(core: str, tmp_pat
     assert seen == {-1.0, 1.0}
 
 
+def test_noise_is_correlated_within_an_episode_and_normal_at_each_step() -> None:
+    policy = make_policy(BOX, NetConfig(mlp=[8], noise_correlation=0.8))
+    generator = torch.Generator().manual_seed(0)
+    obs, state = {"obs": torch.zeros(4000, 3)}, policy.initial_state(4000)
+    assert not policy.recurrent
+    drawn = []
+    with torch.no_grad():
+        mean, _ = policy.act_mode(obs, policy.initial_state(4000)[:, :0])
+        for _ in range(4):
+            step = policy.act(obs, state, generator)
+            state = step.state
+            drawn.append((step.action - mean).flatten())
+    noise = torch.stack(drawn)
+    torch.testing.assert_close(noise.std(1), torch.ones(4), atol=0.03, rtol=0)
+    correlation = torch.corrcoef(noise)
+    assert correlation[0, 1].item() == pytest.approx(0.8, abs=0.03)
+    assert correlation[0, 3].item() == pytest.approx(0.8**3, abs=0.03)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_anchor_follows_the_pretrained_policy_through_rollouts(seed: int) -> None:
     """Its distributions equal those of a pretrained policy that saw every episode from its start.

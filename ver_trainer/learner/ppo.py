@@ -121,7 +121,7 @@ class PPOLearner:
                 before the faulty mini-batch.
         """
         ppo = replace(self.ppo, gamma=discount(self.ppo, progress))
-        rollout = Rollout(storage, ppo, self.recurrent, self.policy.lasting_size)
+        rollout = Rollout(storage, ppo, self.recurrent)
         if self.vtrace_correction:
             correct_off_policy(self.policy, rollout)
         else:
@@ -287,8 +287,7 @@ class PPOLearner:
         """Losses of one mini-batch; every row counts with its importance weight."""
         ppo = self.ppo
         out = self.policy.forward_pass(batch.obs, batch.packing)
-        log_prob = self.policy.log_prob(out.distribution, batch.action, batch.packing.lasting)
-        entropies = out.distribution.entropy()
+        log_prob, entropies = out.distribution.log_prob(batch.action), out.distribution.entropy()
         ratio = torch.exp(log_prob - batch.log_prob)
         clipped = ratio.clamp(1 - ppo.clip, 1 + ppo.clip)
         gain = torch.min(ratio * batch.advantage, clipped * batch.advantage)

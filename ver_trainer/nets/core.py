@@ -24,14 +24,11 @@ class Packing:
         batch_sizes: int64 CPU tensor ``[longest]``, how many sequences have a step ``t``.
         state: recurrent state ``[sequences, state_size]`` before the first step of each sequence.
         action: actions of the rows, for a policy that reads the previous one.
-        lasting: the lasting half of the noise of the rows ``[n, size of the action]``, for a policy
-            with ``net.noise_correlation``.
     """
 
     batch_sizes: Tensor
     state: Tensor
     action: Tensor | None = None
-    lasting: Tensor | None = None
 
     def earlier(self) -> Tensor:
         """Row one step earlier of every row that is not a first step ``[n - sequences]`` int64."""

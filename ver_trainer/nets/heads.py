@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ver_trainer.config import NetConfig
-from ver_trainer.envs.spaces import ActionSpec
 from ver_trainer.errors import ConfigError
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -59,9 +57,10 @@ class DiagonalGaussian:
     def __init__(self, mean: Tensor, log_std: Tensor) -> None:
         self.mean, self.log_std = mean, log_std
 
-    def sample(self, generator: torch.Generator | None) -> Tensor:
-        """Draws actions ``[n, size]``."""
-        noise = torch.empty_like(self.mean).normal_(generator=generator)
+    def sample(self, generator: torch.Generator | None, noise: Tensor | None = None) -> Tensor:
+        """Draws actions ``[n, size]``, from standard normal ``noise`` of that shape if given."""
+        if noise is None:
+            noise = torch.empty_like(self.mean).normal_(generator=generator)
         return self.mean + noise * self.log_std.exp()
 
     def mode(self) -> Tensor:
@@ -76,18 +75,6 @@ class DiagonalGaussian:
         """Log densities ``[n, size]`` of every dimension."""
         z = (action - self.mean) * torch.exp(-self.log_std)
         return -0.5 * z * z - self.log_std - 0.5 * _LOG_2PI
-
-    def beside(self, lasting: Tensor) -> DiagonalGaussian:
-        """What is left to chance if the lasting half of the noise's variance is known.
-
-        Args:
-            lasting: that half, standard normal ``[n, size]``; zeros for none of it.
-        """
-        shift = math.sqrt(0.5) * lasting * self.log_std.exp()
-        return self._moved(shift, self.log_std + 0.5 * math.log(0.5))
-
-    def _moved(self, shift: Tensor, log_std: Tensor) -> DiagonalGaussian:
-        return DiagonalGaussian(self.mean + shift, log_std)
 
     def entropy(self) -> Tensor:
         """Differential entropy ``[n]`` in nats, summed over dimensions."""
@@ -125,9 +112,9 @@ class MixedActions(DiagonalGaussian):
         super().__init__(torch.where(binary, torch.tanh(output / 2), output), log_std)
         self.output, self.binary = output, binary
 
-    def sample(self, generator: torch.Generator | None) -> Tensor:
-        """Draws actions ``[n, size]``."""
-        normal = super().sample(generator)
+    def sample(self, generator: torch.Generator | None, noise: Tensor | None = None) -> Tensor:
+        """Draws actions ``[n, size]``; ``noise`` is that of the normal dimensions."""
+        normal = super().sample(generator, noise)
         uniform = torch.empty_like(self.output).uniform_(generator=generator)
         return torch.where(self.binary, _sign(torch.sigmoid(self.output) - uniform), normal)
 
@@ -139,11 +126,6 @@ class MixedActions(DiagonalGaussian):
         """Log densities or, of binary dimensions, probabilities ``[n, size]``."""
         choice = F.logsigmoid(_sign(action) * self.output)
         return torch.where(self.binary, choice, super().log_probs(action))
-
-    def _moved(self, shift: Tensor, log_std: Tensor) -> MixedActions:
-        return MixedActions(
-            torch.where(self.binary, self.output, self.output + shift), log_std, self.binary
-        )
 
     def entropy(self) -> Tensor:
         """Entropy ``[n]`` in nats, summed over dimensions."""
@@ -255,28 +237,3 @@ class GaussianHead(nn.Module):
         if self.has_binary:
             return MixedActions(output, log_std, self.binary)
         return DiagonalGaussian(output, log_std)
-
-
-def make_head(
-    action: ActionSpec, config: NetConfig, features: int
-) -> CategoricalHead | GaussianHead:
-    """Make the head that fits an action space.
-
-    Raises:
-        ConfigError: an option of ``net`` that is of Box actions, and these are discrete.
-    """
-    if action.kind != "discrete":
-        return GaussianHead(
-            features,
-            action.size,
-            config.std,
-            config.initial_std,
-            config.binary_actions,
-            config.binary_initial,
-        )
-    for name in ("binary_actions", "noise_correlation"):
-        if getattr(config, name):
-            raise ConfigError(
-                f"net.{name} is for Box actions, and this environment's are discrete: leave it out"
-            )
-    return CategoricalHead(features, action.size)

@@ -16,7 +16,7 @@ from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.nets.core import LSTMCore, NoCore, Packing, make_core
 from ver_trainer.nets.encoder import Encoder, make_encoder
-from ver_trainer.nets.heads import Categorical, DiagonalGaussian, GaussianHead, make_head
+from ver_trainer.nets.heads import Categorical, CategoricalHead, DiagonalGaussian, GaussianHead
 from ver_trainer.nets.normalization import RunningNorm
 from ver_trainer.plugins import is_foreign
 
@@ -62,8 +62,8 @@ class Policy(nn.Module):
     The recurrent state is one flat float row per environment (``state_size`` may be 0); zeros mean
     the start of an episode. It holds the last action where ``net.previous_action`` wants it and the
     state of the actor's core (together ``actor_state_size`` entries), then the state of a separate
-    critic's core, then the lasting half of the step's exploration noise where
-    ``net.noise_correlation`` wants one.
+    critic's core, then the exploration noise of the last step where ``net.noise_correlation`` wants
+    it remembered.
 
     Values are in the unit of returns everywhere; with ``net.normalize_returns`` the critic's last
     layer is in units of their running deviation, from their running mean.
@@ -90,7 +90,7 @@ class Policy(nn.Module):
         self.critic_encoder, self.critic_core = self._critic_network()
         self.critic_returns = RunningNorm(1) if config.normalize_returns else None
         features = self.core.out_features
-        self.actor = make_head(spec.action, config, features)
+        self.actor = _make_actor(spec.action, config, features)
         own = self.critic_core
         self.critic = nn.Linear(features if own is None else own.out_features, 1)
         nn.init.orthogonal_(self.critic.weight, 1.0)
@@ -127,11 +127,6 @@ class Policy(nn.Module):
         return self._sizes[0] + self._sizes[1]
 
     @property
-    def lasting_size(self) -> int:
-        """Entries of the recurrent state, its last, that hold the lasting half of the noise."""
-        return self._sizes[3]
-
-    @property
     def recurrent(self) -> bool:
         """Whether actions or values depend on earlier observations of the episode."""
         return self._sizes[1] > 0
@@ -155,20 +150,22 @@ class Policy(nn.Module):
             generator: source of the sampling noise.
             deterministic: take the mode instead of a sample.
         """
-        previous, own, others, lasting = state.split(self._sizes, dim=-1)
+        previous, own, others, noise = state.split(self._sizes, dim=-1)
         features, own = self.core.step(self._features(self.encoder, obs, previous), own)
         distribution = self.actor(features)
         if deterministic:
             action = distribution.mode()
+        elif noise.shape[1]:
+            noise = self._correlated(noise, generator)
+            action = distribution.sample(generator, noise)
         else:
-            distribution = self._given(distribution, lasting)
-            action, lasting = distribution.sample(generator), self._next(lasting, generator)
+            action = distribution.sample(generator)
         if all(name in obs for name in self.critic_obs):
             features, others = self._critic_step(obs, previous, features, others)
             value = self._value_of(features)
         else:
             value = torch.full((len(features),), torch.nan, device=features.device)
-        parts = (self._remembered(action, previous), own, others, lasting)
+        parts = (self._remembered(action, previous), own, others, noise)
         following = own if state.shape[1] == own.shape[1] else torch.cat(parts, dim=-1)
         return PolicyStep(action, distribution.log_prob(action), value, following)
 
@@ -199,25 +196,7 @@ class Policy(nn.Module):
     def evaluate(self, obs: dict[str, Tensor], action: Tensor, packing: Packing) -> Evaluation:
         """Evaluates the rows of a mini-batch, which are in packed order."""
         distribution, value = self.distribution(obs, packing)
-        log_prob = self.log_prob(distribution, action, packing.lasting)
-        return Evaluation(log_prob, distribution.entropy(), value)
-
-    def log_prob(
-        self, distribution: Categorical | DiagonalGaussian, action: Tensor, lasting: Tensor | None
-    ) -> Tensor:
-        """Log probabilities ``[n]`` of actions, given the lasting half of the noise.
-
-        With ``net.noise_correlation`` that half is none of the policy's doing: PPO's gradient would
-        credit each step with what the same noise does in the next ones.
-        """
-        return self._given(distribution, lasting).log_prob(action)
-
-    def _given(
-        self, distribution: Categorical | DiagonalGaussian, lasting: Tensor | None
-    ) -> Categorical | DiagonalGaussian:
-        if lasting is None or not lasting.shape[1] or isinstance(distribution, Categorical):
-            return distribution
-        return distribution.beside(lasting)
+        return Evaluation(distribution.log_prob(action), distribution.entropy(), value)
 
     def distribution(
         self, obs: dict[str, Tensor], packing: Packing
@@ -318,13 +297,12 @@ class Policy(nn.Module):
         norm = self.critic_returns
         return (value if norm is None else norm.denormalize(value)).squeeze(-1)
 
-    def _next(self, lasting: Tensor, generator: torch.Generator | None) -> Tensor:
-        """The next step's lasting half of the noise: first-order autoregressive."""
-        if not lasting.shape[1]:
-            return lasting
+    def _correlated(self, noise: Tensor, generator: torch.Generator | None) -> Tensor:
+        """First-order autoregressive noise: standard normal at every single step."""
         rho = self.config.noise_correlation
-        fresh = torch.empty_like(lasting).normal_(generator=generator)
-        return rho * lasting + math.sqrt(1 - rho * rho) * fresh
+        fresh = torch.empty_like(noise).normal_(generator=generator)
+        mixed = rho * noise + math.sqrt(1 - rho * rho) * fresh
+        return torch.where((noise == 0).all(-1, keepdim=True), fresh, mixed)
 
     def _critic_network(self) -> tuple[Encoder, LSTMCore | NoCore] | tuple[None, None]:
         """The encoder and core of a separate critic."""
@@ -367,6 +345,26 @@ def _chosen(spec: EnvSpec, patterns: list[str], key: str) -> tuple[str, ...]:
     if not patterns:
         return names
     return tuple(n for n in names if any(fnmatchcase(n, pattern) for pattern in patterns))
+
+
+def _make_actor(
+    action: ActionSpec, config: NetConfig, features: int
+) -> CategoricalHead | GaussianHead:
+    if action.kind != "discrete":
+        return GaussianHead(
+            features,
+            action.size,
+            config.std,
+            config.initial_std,
+            config.binary_actions,
+            config.binary_initial,
+        )
+    for name in ("binary_actions", "noise_correlation"):
+        if getattr(config, name):
+            raise ConfigError(
+                f"net.{name} is for Box actions, and this environment's are discrete: leave it out"
+            )
+    return CategoricalHead(features, action.size)
 
 
 def make_policy(

@@ -49,10 +49,8 @@ class Rollout:
 
     mean, std = 0.0, 1.0
 
-    def __init__(
-        self, storage: RolloutStorage, config: PPOConfig, recurrent: bool, lasting_size: int = 0
-    ) -> None:
-        self.storage, self.config, self.lasting_size = storage, config, lasting_size
+    def __init__(self, storage: RolloutStorage, config: PPOConfig, recurrent: bool) -> None:
+        self.storage, self.config = storage, config
         fresh = storage.fresh_rows()
         self.fresh = storage.sequences(fresh)
         self.rows = np.concatenate((fresh, storage.fill_rows()))
@@ -109,7 +107,6 @@ class Rollout:
             return torch.from_numpy(array[packed.rows]).to(device)
 
         action = tensors["action"][index]
-        lasting = tensors["state"][:, -self.lasting_size :][index] if self.lasting_size else None
         return MiniBatch(
             {name: tensor[index] for name, tensor in storage.obs.items()},
             action,
@@ -118,9 +115,7 @@ class Rollout:
             (floats(storage.advantage) - self.mean) / self.std,
             floats(storage.returns),
             floats(self._weight_of_row),
-            Packing(
-                torch.from_numpy(packed.batch_sizes), tensors["state"][firsts], action, lasting
-            ),
+            Packing(torch.from_numpy(packed.batch_sizes), tensors["state"][firsts], action),
             packed.rows,
         )
 
