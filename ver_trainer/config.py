@@ -107,7 +107,7 @@ class NetConfig:
         [0.05], "their probability of +1 at first: one for all, or one each", above=0, below=1
     )
     noise_correlation: float = option(
-        0.0, "from step to step, of the half of exploration noise that lasts", above=-1, below=1
+        0.0, "of the exploration noise of successive steps", above=-1, below=1
     )
     freeze_norm: bool = option(
         False, "keep the observation statistics of the pretrained policy; its critic's go on"
