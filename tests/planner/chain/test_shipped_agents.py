@@ -70,7 +70,8 @@ def test_the_teacher_opens_the_drawer_by_what_the_simulator_knows():
     assert {"open_cab", "open_fridge", "pick"} <= set(policies_of("teacher", "set_table"))
     agent = make_agent("teacher", "hab", "set_table")
     episode = load_shipped("set_table").episodes[0]
-    with MujocoSimulator(depth=None) as sim:
+    # Navigate's teacher keeps a student's map beside the state: the picture is for that.
+    with MujocoSimulator(depth=64) as sim:
         sim.reset([episode], [1])
         agent.reset(sim, 0, episode, seed=1)
         drawer = sim.joint_names.index("kitchen_counter/drawer3")
