@@ -35,6 +35,10 @@ class PPOConfig:
     max_std: list[float] = option(
         [], "most deviation of actions along the training, e.g. [1, 0.2]; empty: any", above=0
     )
+    max_correlation: list[float] = option(
+        [], "most of net.noise_correlation along the training, e.g. [0.8, 0]; empty: any",
+        above=-1, below=1,
+    )  # fmt: skip
     critic_warmup: int = option(0, "updates in which only the critic learns", min=0)
     target_kl: float = option(
         0.0, "the policy's update ends when its approximate KL divergence is above; 0: never", min=0

@@ -147,6 +147,7 @@ def load_pretrained(policy: Policy, path: str | Path, parts: list[str]) -> list[
     if unknown:
         raise ConfigError(f"pretrained_parts has '{unknown[0]}': use some of {', '.join(PARTS)}")
     weights, header = read_weights(Path(path))
+    weights.pop("correlation", None)  # where a training has it, not what it learned
     _adapt(weights, header, policy)
     found = {_part(name) for name in weights}
     chosen = set(parts) or found

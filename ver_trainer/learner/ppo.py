@@ -138,6 +138,8 @@ class PPOLearner:
         sums, count = self._learn(rollout, shift)
         if self.ppo.max_std:
             self.policy.limit_std(along(self.ppo.max_std, progress))
+        if self.ppo.max_correlation:
+            self.policy.limit_correlation(along(self.ppo.max_correlation, progress))
         update_observations(self.policy, storage, rollout.rows, self.group, self.warming_up)
         if self.rate is not None and self.holding:
             rate = self.rate.value

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ver_trainer.config import NetConfig
+from ver_trainer.envs.spaces import ActionSpec
 from ver_trainer.errors import ConfigError
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -237,3 +239,28 @@ class GaussianHead(nn.Module):
         if self.has_binary:
             return MixedActions(output, log_std, self.binary)
         return DiagonalGaussian(output, log_std)
+
+
+def make_head(
+    action: ActionSpec, config: NetConfig, features: int
+) -> CategoricalHead | GaussianHead:
+    """Returns the layer from ``features`` numbers to a distribution over actions.
+
+    Raises:
+        ConfigError: an option of ``net`` that does not fit the actions.
+    """
+    if action.kind != "discrete":
+        return GaussianHead(
+            features,
+            action.size,
+            config.std,
+            config.initial_std,
+            config.binary_actions,
+            config.binary_initial,
+        )
+    for name in ("binary_actions", "noise_correlation"):
+        if getattr(config, name):
+            raise ConfigError(
+                f"net.{name} is for Box actions, and this environment's are discrete: leave it out"
+            )
+    return CategoricalHead(features, action.size)

@@ -16,7 +16,7 @@ from ver_trainer.envs.spaces import ActionSpec, ArraySpec, EnvSpec
 from ver_trainer.errors import ConfigError
 from ver_trainer.nets.core import LSTMCore, NoCore, Packing, make_core
 from ver_trainer.nets.encoder import Encoder, make_encoder
-from ver_trainer.nets.heads import Categorical, CategoricalHead, DiagonalGaussian, GaussianHead
+from ver_trainer.nets.heads import Categorical, DiagonalGaussian, GaussianHead, make_head
 from ver_trainer.nets.normalization import RunningNorm
 from ver_trainer.plugins import is_foreign
 
@@ -71,6 +71,8 @@ class Policy(nn.Module):
     Attributes:
         actor_obs, critic_obs: names of the observations that the two read; more may be given.
         critic_returns: running statistics of the returns, or None.
+        correlation: of the exploration noise of successive steps now, where
+            ``net.noise_correlation`` wants any: first that, then at most ``ppo.max_correlation``.
 
     Raises:
         ConfigError: an option of ``net`` that does not fit the spaces.
@@ -90,7 +92,7 @@ class Policy(nn.Module):
         self.critic_encoder, self.critic_core = self._critic_network()
         self.critic_returns = RunningNorm(1) if config.normalize_returns else None
         features = self.core.out_features
-        self.actor = _make_actor(spec.action, config, features)
+        self.actor = make_head(spec.action, config, features)
         own = self.critic_core
         self.critic = nn.Linear(features if own is None else own.out_features, 1)
         nn.init.orthogonal_(self.critic.weight, 1.0)
@@ -101,6 +103,9 @@ class Policy(nn.Module):
             self.critic_core.state_size if self.critic_core is not None else 0,
             spec.action.size if config.noise_correlation else 0,
         ]
+        self.correlation: Tensor | None
+        rho = config.noise_correlation
+        self.register_buffer("correlation", torch.tensor(rho) if rho else None)
         if config.compile:
             self.encoder.compile()
 
@@ -266,6 +271,11 @@ class Policy(nn.Module):
         if isinstance(self.actor, GaussianHead):
             self.actor.log_std.clamp_(max=math.log(most))
 
+    def limit_correlation(self, most: float) -> None:
+        """Correlate noise of successive steps by ``net.noise_correlation``, at most ``most``."""
+        if self.correlation is not None:
+            self.correlation.fill_(min(self.config.noise_correlation, most))
+
     def critic_names(self) -> set[str]:
         """Names of the parameters that the actor does not use."""
         return {name for name, _ in self.named_parameters() if name.startswith("critic")}
@@ -297,11 +307,20 @@ class Policy(nn.Module):
         norm = self.critic_returns
         return (value if norm is None else norm.denormalize(value)).squeeze(-1)
 
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Weights from before ``correlation`` was one of them leave it as it is."""
+        if self.correlation is not None:
+            state_dict.setdefault(f"{prefix}correlation", self.correlation.clone())
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
     def _correlated(self, noise: Tensor, generator: torch.Generator | None) -> Tensor:
         """First-order autoregressive noise: standard normal at every single step."""
-        rho = self.config.noise_correlation
+        assert self.correlation is not None
+        rho = self.correlation
         fresh = torch.empty_like(noise).normal_(generator=generator)
-        mixed = rho * noise + math.sqrt(1 - rho * rho) * fresh
+        mixed = rho * noise + (1 - rho * rho).sqrt() * fresh
         return torch.where((noise == 0).all(-1, keepdim=True), fresh, mixed)
 
     def _critic_network(self) -> tuple[Encoder, LSTMCore | NoCore] | tuple[None, None]:
@@ -345,26 +364,6 @@ def _chosen(spec: EnvSpec, patterns: list[str], key: str) -> tuple[str, ...]:
     if not patterns:
         return names
     return tuple(n for n in names if any(fnmatchcase(n, pattern) for pattern in patterns))
-
-
-def _make_actor(
-    action: ActionSpec, config: NetConfig, features: int
-) -> CategoricalHead | GaussianHead:
-    if action.kind != "discrete":
-        return GaussianHead(
-            features,
-            action.size,
-            config.std,
-            config.initial_std,
-            config.binary_actions,
-            config.binary_initial,
-        )
-    for name in ("binary_actions", "noise_correlation"):
-        if getattr(config, name):
-            raise ConfigError(
-                f"net.{name} is for Box actions, and this environment's are discrete: leave it out"
-            )
-    return CategoricalHead(features, action.size)
 
 
 def make_policy(
