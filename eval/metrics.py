@@ -95,7 +95,7 @@ def skill_table(rows: Sequence[EpisodeRecord]) -> dict[str, dict[str, Any]]:
 
 
 def throughput(rows: Sequence[EpisodeRecord]) -> dict[str, float | None]:
-    """Return control steps and episodes a second of one worker, resets included."""
+    """Return control steps a second and episodes an hour of one worker, resets included."""
     seconds = sum(row.seconds for row in rows)
     if seconds <= 0:
         return {"steps_per_second_per_worker": None, "episodes_per_hour_per_worker": None}

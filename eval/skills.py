@@ -210,11 +210,17 @@ def _described(config: SkillEvalConfig, policy: PolicyFiles | None) -> dict[str,
     return described
 
 
+def _where(config: SkillEvalConfig) -> str:
+    """Return where the episodes come from, for people to read."""
+    if config.handoff is not None:
+        return f"from {config.handoff.name}"
+    return f"on {config.split if config.data is None else config.data.name}"
+
+
 def _print(config: SkillEvalConfig, summary: dict[str, Any]) -> None:
     causes = ", ".join(f"{cause} {number}" for cause, number in summary["causes"].items())
-    where = f"on {config.split}" if config.handoff is None else f"from {config.handoff.name}"
     print(
-        f"{config.agent} {config.skill} {where}: {summary['successes']} of"
+        f"{config.agent} {config.skill} {_where(config)}: {summary['successes']} of"
         f" {summary['episodes']}, {100 * summary['success']:.1f}% (95% interval"
         f" {100 * summary['low']:.1f} to {100 * summary['high']:.1f}), mean return"
         f" {summary['mean_return']:.2f}, mean length {summary['mean_steps']:.0f}, median peak force"

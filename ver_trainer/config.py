@@ -308,11 +308,6 @@ def _validate_ppo(config: TrainConfig) -> None:
             f"ppo.gamma={config.ppo.gamma:g} to ppo.final_gamma={config.ppo.final_gamma:g}: a"
             " discount that changes along the training stays below 1"
         )
-    if config.ppo.max_correlation and not config.net.noise_correlation:
-        raise ConfigError(
-            "ppo.max_correlation bounds net.noise_correlation, which is 0: set it, or leave the"
-            " bound out"
-        )
     if config.ppo.max_std and (config.net.std != "parameter" or config.scheme == "decoupled"):
         raise ConfigError(
             f"ppo.max_std bounds a parameter, which net.std={config.net.std} with scheme="

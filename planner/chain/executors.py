@@ -133,9 +133,9 @@ class HabExecutor:
 class ReplanExecutor:
     """Checks each action's effects; on failure sees the world as it is and plans again.
 
-    A target that fails ``rotate_after`` times in a row of plans steps back behind the others;
-    after ``max_failures`` it is given up. When the plan is done the whole goal is verified and,
-    if something was disturbed, planned for again.
+    A target steps back behind the others after every ``rotate_after`` failures of it; after
+    ``max_failures`` it is given up. When the plan is done the whole goal is verified and, if
+    something was disturbed, planned for again.
 
     Args:
         problem: with the episode's labels.

@@ -96,6 +96,7 @@ def test_other_data_of_the_same_name_are_refused(tmp_path, capsys):
     data.write_bytes(shipped.read_bytes())
     words = [*WORDS, "episodes=1", "workers=1", f"data={data}", f"out={out}"]
     assert main(words) == 0
+    assert " on data.json.gz: " in capsys.readouterr().out
     data.write_bytes((shipped.parent / "tidy_house_val.json.gz").read_bytes())
     assert main(words) == 2
     assert "episode 0 in" in capsys.readouterr().err
