@@ -87,6 +87,8 @@ class SkillRow:
             has learned nothing grasps and stops in a step; 0.5 where it is not said.
         again: share of a training's episodes that begin at a start that has failed before
             (``again="auto"``).
+        lasting: most correlation of successive steps' exploration noise along a student's training
+            (``ppo.max_correlation``).
         teachers: how many learn it from seeds of their own before one learns from all of them
             (``config=merged``); 1 for one alone.
         placed: it takes from or sets down in a place, whose kind (``skills.tasks.places.KINDS``)
@@ -101,6 +103,7 @@ class SkillRow:
     parity: Mapping[str, Any] = field(default_factory=dict)
     placed: bool = False
     again: float = 0.35
+    lasting: tuple[float, ...] = (0.8,)
     state: tuple[str, ...] = ()
     fine: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()

@@ -144,6 +144,7 @@ ROWS = (
         felt=("base_pace", "base_strain"),
         course=("way",),
         again=0.0,  # worse with 0.35: docs/notes/2026-11-26-behind-the-door.md
+        lasting=(0.0,),  # worse with 0.8: docs/notes/2026-11-28-noise-that-lasts.md
         teaching={
             **_STOPS,
             "needs_geodesic": "course",
@@ -247,6 +248,7 @@ ROWS = (
             "max_force_penalty": 0.0,
             **_LIMITS,
         },
+        lasting=(0.8, 0.8, 0.0, 0.0, 0.0, 0.0, 0.0),  # as long as there are labels
         teachers=2,
         placed=True,
     ),

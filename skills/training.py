@@ -42,6 +42,9 @@ class SkillTraining:
     switches: bool = option(
         False, "grip and stop are choices, at first as likely as the skill's row says"
     )
+    lasting: bool = option(
+        False, "ppo.max_correlation is the skill's own, as its row says, where none is given"
+    )
     teacher: str = option(
         "",
         "whose labels the policy learns from: a run folder, weights, a folder of several skills' or"
@@ -97,6 +100,8 @@ def parse(words: Sequence[str], ahead: Collection[Path] = ()) -> tuple[TrainKeys
         _check_arguments(config, keys.skill)
     if keys.switches:
         _choose(config, keys.skill)
+    if keys.lasting and not config.ppo.max_correlation:
+        config.ppo.max_correlation = _lasting(keys.skill)
     if keys.skill:
         _name_senses(config, keys.skill)
     if keys.teacher:
@@ -124,6 +129,13 @@ def _choose(config: TrainConfig, skill: str | None) -> None:
     places = make_task(skill, actions=actions, stop=stop).layout.switches
     config.net.binary_actions = list(places.values())
     config.net.binary_initial = [row.switches.get(name, 0.5) for name in places]
+
+
+def _lasting(skill: str | None) -> list[float]:
+    """Return how long noise lasts along the training."""
+    if skill is None:
+        raise UserError("lasting=true is of skills; name one with skill=, or leave it out.")
+    return [*row_of(skill).lasting]
 
 
 def _name_senses(config: TrainConfig, skill: str) -> None:

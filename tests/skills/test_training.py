@@ -52,3 +52,13 @@ def test_a_teacher_that_drives_teaches_where_only_arms_are_restricted():
     assert teacher.endswith("teacher/navigate.safetensors")
     with pytest.raises(UserError, match="no teacher of 'pick' of actions=restricted ships"):
         parse(["skill=pick", *words])
+
+
+def test_how_long_a_students_noise_lasts_is_the_skills_own_unless_it_is_said():
+    found = {s: parse([f"skill={s}"])[1].ppo.max_correlation for s in ("navigate", "pick", "place")}
+    assert found["navigate"] == [0.0] and found["pick"] == [0.8]
+    assert found["place"][:2] == [0.8, 0.8] and set(found["place"][2:]) == {0.0}
+    assert parse(["skill=place", "ppo.max_correlation=[0.4]"])[1].ppo.max_correlation == [0.4]
+    assert parse(["skill=place", "config=teacher"])[1].ppo.max_correlation == []
+    with pytest.raises(UserError, match="lasting=true is of skills"):
+        parse(["env=CartPole-v1", "lasting=true"])
