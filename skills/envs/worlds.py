@@ -90,15 +90,8 @@ class SkillWorlds:
             choose = self._failed.take if exact else self._failed.draw
             drawn = choose(env_id, int(seed))
             self.origins[env_id], self._rows[env_id] = self.starts.draw(env_id, drawn)
-            set_row(self._goals, env_id, self._rows[env_id])
-            self._distances.begin(self.sim, env_id, self._rows[env_id])
-        state = self.sim.state()
-        like = state.base_pose
-        if self._seen is not None:
-            for env_id in env_ids:
-                point = self.task.told(self._rows[env_id])
-                self._seen.begin(env_id, host(like)[env_id], point)
-            self._seen.look(state, self.sim.depth(), env_ids)
+        self._aim(env_ids)
+        like = self.sim.state().base_pose
         chosen = np.zeros(self.sim.num_envs, dtype=bool)
         chosen[list(env_ids)] = True
         xp = array_namespace(like)
@@ -127,7 +120,32 @@ class SkillWorlds:
         self._look(fresh=False)
         self.progress, outcome = self.task.step(self.view, self.progress, stop)
         self._follow(outcome)
+        self._go_on()
         return outcome
+
+    def _go_on(self) -> None:
+        """Give the worlds whose task is about another point from now on its goal."""
+        assert self.view is not None
+        env_ids = np.flatnonzero(host(self.task.goes_on(self.view))).tolist()
+        if not env_ids:
+            return
+        for env_id in env_ids:
+            self._rows[env_id] = self.task.go_on(self.sim, env_id, self._rows[env_id])
+        self._aim(env_ids)
+        self._look()
+
+    def _aim(self, env_ids: Sequence[int]) -> None:
+        """Measure, and see, the way to what the goals of some worlds are about."""
+        for env_id in env_ids:
+            set_row(self._goals, env_id, self._rows[env_id])
+            self._distances.begin(self.sim, env_id, self._rows[env_id])
+        if self._seen is None:
+            return
+        state = self.sim.state()
+        poses = host(state.base_pose)
+        for env_id in env_ids:
+            self._seen.begin(env_id, poses[env_id], self.task.told(self._rows[env_id]))
+        self._seen.look(state, self.sim.depth(), env_ids)
 
     def _follow(self, outcome: Outcome) -> None:
         ended = host(outcome.terminated | outcome.truncated)

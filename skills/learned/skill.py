@@ -76,16 +76,23 @@ class LearnedSkill(Skill):
         self._before: np.ndarray | None = None
         self._steps, self.told = 0, np.zeros((sim.num_envs, 3))
         self._first_resting = self._view(sim).resting
-        shown = shows_course(self.task.sensors)
-        self._course = self.task.course(sim, env_id, self._row) if shown else None
         self._check_depth(sim)
         self.seen = SeenWays(sim.num_envs) if sees_way(self.task.sensors) else None
+        self._aim(sim, env_id)
+
+    def _aim(self, sim: Simulator, env_id: int) -> None:
+        """Look for the way to what the skill is about."""
+        shown = shows_course(self.task.sensors)
+        self._course = self.task.course(sim, env_id, self._row) if shown else None
         if self.seen is not None:
             pose = np.asarray(sim.state().base_pose)[env_id]
             self.seen.begin(env_id, pose, self.task.told(self._row))
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
         """See :meth:`Skill.act`."""
+        if bool(self.task.goes_on(self._view(sim))[env_id]):
+            self._row = self.task.go_on(sim, env_id, self._row)
+            self._aim(sim, env_id)
         if self.seen is not None:
             self.seen.look(sim.state(), sim.depth(), [env_id])
         view = self._view(sim, scanned=True)

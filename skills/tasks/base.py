@@ -161,6 +161,10 @@ class Task(ABC, Generic[P]):
             UserError: the call lacks what the skill needs, or names an unknown joint.
         """
         row = object_goal(sim, env_id, call, frozen_start=self.frozen_start)
+        return self.look_around(sim, env_id, row)
+
+    def look_around(self, sim: Simulator, env_id: int, row: GoalRow) -> GoalRow:
+        """Return a goal with what its sensors and its reward show of the point that it is about."""
         point, place = self.about(row), self.carrier(row)
         if self.shows_way:
             behind = container_of(sim, env_id, point)
@@ -188,6 +192,14 @@ class Task(ABC, Generic[P]):
     def carrier(self, goal: GoalRow) -> np.ndarray:
         """Return (4,) what carries that point: a row of ``Goal.start_place``."""
         return goal.goal_place
+
+    def goes_on(self, view: View) -> Array:
+        """Return (n,) bool: from now on it is about its next point, see :meth:`go_on`."""
+        return self.never(view)
+
+    def go_on(self, sim: Simulator, env_id: int, goal: GoalRow) -> GoalRow:
+        """Return the goal of a use of the skill that goes on to its next point."""
+        return self.look_around(sim, env_id, replace(goal, leg=goal.leg + 1))
 
     @abstractmethod
     def begin(self, view: View) -> P:

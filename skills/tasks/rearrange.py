@@ -9,6 +9,8 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.course import EVERYWHERE, Course, approach
+from skills.tasks.places import detour, door_moved
 from skills.tasks.starts import (
     NoStartError,
     Spawn,
@@ -21,6 +23,7 @@ from skills.tasks.starts import (
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import OBJECT_AT, RELEASED_AT
 from tpsrl.geometry.arrays import Array
+from tpsrl.robot.fetch import HOLD_THRESHOLD
 from tpsrl.sim.door import Simulator
 
 
@@ -30,14 +33,18 @@ class RearrangeProgress(Progress):
 
     Attributes:
         distance: (n,) end effector to object, or object to goal while it is held, m.
+        leg: (n,) int64, ``Goal.leg`` that this was measured in.
         held: (n,) bool, the object was held.
+        empty: (n,) bool, nothing was held.
         picked: (n,) bool, it has been held in this episode.
         arrived: (n,) bool, it has been at its goal in this episode.
         released: (n,) bool, it has been let go there in this episode.
     """
 
     distance: Array
+    leg: Array
     held: Array
+    empty: Array
     picked: Array
     arrived: Array
     released: Array
@@ -49,10 +56,14 @@ class RearrangeTask(Task[RearrangeProgress]):
 
     The reward is habitat-lab's ``MoveObjectsReward``: first nearer to the object, then the object
     nearer to its goal. Success is the benchmark's: the object is at its goal and nothing is held
-    when stop is called.
+    when stop is called. It is about where the object lies, and once that is held about where it
+    belongs: sensors and rewards of a way, and of what stands around, are of that point.
 
     Attributes:
         distance_reward: per metre.
+        detour, way, shut: see :class:`~skills.tasks.pick.PickTask`, here to the object and then to
+            the goal.
+        suction_penalty: see there.
         pick_reward: when the object is first held.
         place_reward: when the object is first at ``place_threshold`` from its goal.
         place_threshold: m.
@@ -61,11 +72,18 @@ class RearrangeTask(Task[RearrangeProgress]):
         failed_stop_ends: whether a stop without success ends the episode. False is for training
             from scratch: otherwise stop is unlearned long before it could have succeeded.
         failed_stop_penalty: lost at such a stop.
+        mistakes_end: whether another object in the hand, or one that is let go away from its goal,
+            ends the episode, and takes ``mistake_cost``: for training.
+        mistake_cost: whatever is mastered, unlike ``mistake_penalty``.
         later: share of the episodes that begin later in the task, near the object, or near the goal
             with the object in the hand: for training from scratch.
     """
 
     distance_reward: float = 1.0
+    detour: float = 0.0
+    way: float = 0.0
+    shut: float = 0.0
+    suction_penalty: float = 0.0
     pick_reward: float = 1.0
     place_reward: float = 1.0
     place_threshold: float = RELEASED_AT
@@ -73,6 +91,8 @@ class RearrangeTask(Task[RearrangeProgress]):
     goal_threshold: float = OBJECT_AT
     failed_stop_ends: bool = True
     failed_stop_penalty: float = 0.0
+    mistakes_end: bool = False
+    mistake_cost: float = 2.0
     later: float = 0.0
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
@@ -96,22 +116,33 @@ class RearrangeTask(Task[RearrangeProgress]):
         pose = put_near(sim, env_id, rng, point[:2], "hab")
         if holding:
             sim.snap_object(row.target, env_id)
+            row = self.go_on(sim, env_id, row)
         return Start(replace(row, start_pose=pose), call)
 
     def about(self, goal: GoalRow) -> np.ndarray:
-        """Where the object lies: it comes first."""
-        return goal.object_start
+        """Where the object lies, then where it belongs."""
+        return goal.position if goal.leg else goal.object_start
 
     def carrier(self, goal: GoalRow) -> np.ndarray:
-        """What the object lies on."""
-        return goal.start_place
+        """What carries that point."""
+        return goal.goal_place if goal.leg else goal.start_place
+
+    def course(self, sim: Simulator, env_id: int, goal: GoalRow) -> Course:
+        """Return the way to where that point can be reached, from anywhere."""
+        return Course(sim.scene(env_id), self.about(goal), goal.fan, goal.parts, EVERYWHERE)
+
+    def goes_on(self, view: View) -> Array:
+        """The object is held for the first time."""
+        return view.holds_target & (view.goal.leg == 0)
 
     def begin(self, view: View) -> RearrangeProgress:
         """See :meth:`Task.begin`."""
         return RearrangeProgress(
             **self.start_fields(view),
             distance=self._distance(view),
+            leg=view.goal.leg,
             held=view.holds_target,
+            empty=~view.holds,
             picked=view.holds_target,
             arrived=view.goal_distance < self.place_threshold,
             released=self.never(view),
@@ -122,6 +153,8 @@ class RearrangeTask(Task[RearrangeProgress]):
         xp, held = view.xp, view.holds_target
         distance = self._distance(view)
         same = (held == progress.held) & (held | ~progress.arrived)
+        if self.way:  # it is measured along another way
+            same = same & (view.goal.leg == progress.leg)
         there = view.goal_distance < self.place_threshold
         done = (view.goal_distance < self.goal_threshold) & ~view.holds
         left = done & progress.held
@@ -131,23 +164,44 @@ class RearrangeTask(Task[RearrangeProgress]):
             + self.place_reward * (there & ~progress.arrived)
             + self.release_reward * (left & ~progress.released)
         )
+        if self.suction_penalty:
+            far = view.object_distance >= HOLD_THRESHOLD
+            reward = reward - self.suction_penalty * (view.sucks & far & ~view.holds)
         failed = stop & ~done
         if self.failed_stop_penalty:
             reward = reward - self.failed_stop_penalty * failed
+        ends = {"stop": failed} if self.failed_stop_ends else {}
+        if self.mistakes_end:
+            other = view.holds & ~held & progress.empty
+            lost = progress.held & ~held & ~done
+            reward = reward - self.mistake_cost * (other | lost)
+            ends |= {"wrong_object": other, "wrong_release": lost}
         return Advance(
             {
                 "distance": distance,
+                "leg": view.goal.leg,
                 "held": held,
+                "empty": ~view.holds,
                 "picked": progress.picked | held,
                 "arrived": progress.arrived | there,
                 "released": progress.released | left,
             },
             reward,
             stop & done,
-            {"stop": failed} if self.failed_stop_ends else {},
+            ends,
             {"object_distance": view.object_distance, "goal_distance": view.goal_distance},
             failed,
         )
 
     def _distance(self, view: View) -> Array:
-        return view.xp.where(view.holds_target, view.goal_distance, view.object_distance)
+        xp, held, goal = view.xp, view.holds_target, view.goal
+        distance = xp.where(held, view.goal_distance, view.object_distance)
+        if self.detour:
+            before = detour(view, view.state.ee_pos, view.object_pos, goal.start_place)
+            after = detour(view, view.object_pos, goal.position, goal.goal_place)
+            distance = distance + self.detour * xp.where(held, after, before)
+        if self.way:
+            distance = approach(view, distance, self.way)
+        if self.shut:
+            distance = distance + self.shut * door_moved(view)
+        return distance

@@ -81,6 +81,7 @@ class Goal:
         door: (n, 5) float64, hinge and free edge on the floor of the open door that the skill
             reaches behind when it begins, m, and the heading of its link, rad; zeros where there
             is none, or no way is looked for.
+        leg: (n,) int64, how many points a skill that is about several in turn is done with.
     """
 
     target: Array
@@ -101,6 +102,7 @@ class Goal:
     relief: Array
     rim: Array
     door: Array
+    leg: Array
 
     @_once
     def rows(self) -> Array:
@@ -150,6 +152,7 @@ class GoalRow:
     relief: np.ndarray = field(default_factory=lambda: np.zeros(RELIEF))
     rim: np.ndarray = field(default_factory=lambda: np.zeros(BEARINGS))
     door: np.ndarray = field(default_factory=lambda: np.zeros(5))
+    leg: int = 0
     fan: np.ndarray | None = None
     parts: tuple[np.ndarray, ...] = ()
 

@@ -68,3 +68,45 @@ def test_a_whole_task_may_begin_at_its_object_or_with_it_in_the_hand():
             assert bool(worlds.view.holds_target[0]) is held
             near[held] += 1
     assert min(near.values()) >= 2
+
+
+def test_while_it_learns_another_object_or_a_loss_ends_it():
+    task = make_task("rearrange_easy", options={"mistakes_end": True, "mistake_cost": 2.0})
+    goal = {"position": np.array([3.0, 0.0, 0.0])}
+    empty = state(object_pos=[1.0, 0.0, 0.0])
+    other = state(held_object=1, object_pos=[1.0, 0.0, 0.0])
+    wrong = judge(task, empty, other, **goal)
+    assert cause(wrong) == "wrong_object" and wrong.reward[0] == pytest.approx(-2.0 - 0.01)
+    held = state(held_object=0, ee_pos=[1.0, 0, 0], object_pos=[1.0, 0.0, 0.0])
+    lost = judge(task, held, empty, **goal)
+    assert cause(lost) == "wrong_release" and bool(lost.terminated[0])
+    kept = judge(make_task("rearrange_easy"), held, empty, **goal)  # the benchmark's goes on
+    assert cause(kept) == "" and not kept.terminated[0]
+
+
+def test_once_the_object_is_held_it_is_about_its_goal():
+    settings = {
+        "depth": 64,
+        "reward": "teaching",
+        "sensors": ["contract", "state", "seen", "course"],
+    }
+    env = make("rearrange_easy", **settings, options={"later": 0.0})
+    with contextlib.closing(env):
+        worlds = env.unwrapped.worlds
+        first, _ = env.reset(seed=3)
+        row, still = worlds._rows[0], np.zeros(env.action_space.shape, np.float32)
+        env.unwrapped.sim.snap_object(row.target, 0)
+        still[7] = 1.0  # what is held is kept
+        step = env.step(still)
+        then, after = step[0], worlds._rows[0]
+        assert (row.leg, after.leg) == (0, 1)
+        np.testing.assert_array_equal(after.object_start, row.object_start)
+        np.testing.assert_array_equal(worlds.task.about(after), row.position)
+        pose = np.asarray(worlds.sim.state().base_pose)[0]
+        expected = worlds.task.course(worlds.sim, 0, after).look(pose[:2])
+        assert then["way"][0] == pytest.approx(expected[0], abs=1e-3)
+        assert abs(then["way"][0] - first["way"][0]) > 0.1
+        assert not np.allclose(then["relief"], first["relief"])
+        assert then["seen_way"].any() and not np.allclose(then["seen_way"], first["seen_way"])
+        # Another way is no progress: the step in which it changes is not paid for either.
+        assert abs(env.step(still)[1]) < 0.2

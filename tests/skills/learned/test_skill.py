@@ -194,3 +194,32 @@ def test_a_card_is_plain_values(tmp_path):
     write_card(tmp_path / "pick.json", Card("pick", None, facts={"command": "x"}))
     plain = {"skill": "pick", "depth": None, "actions": "full", "contract": "fixed", "command": "x"}
     assert json.loads((tmp_path / "pick.json").read_text()) == plain
+
+
+def test_the_chain_goes_on_to_the_goal_as_the_environment_does():
+    """Once the object is held, the way and what is seen of it are those to where it belongs."""
+    sensors = ("way", "seen_way", "relief", "obj_start_sensor", "obj_goal_sensor")
+    made = SkillEnv("rearrange_easy", depth=64, split="val", sensors=sensors)
+    seen, _ = made.reset(seed=4)
+    still, felt = np.zeros(made.action_space.shape, np.float32), []
+    still[7], still[-1] = 1.0, -1.0
+
+    def step(senses, *drawn, **how):
+        felt.append(senses)
+        return still
+
+    policy = SimpleNamespace(
+        observations=dict.fromkeys(sensors), size=11, reset=lambda: None, did=lambda action: None
+    )
+    policy.step = step
+    learned = LearnedSkill(Card("rearrange_easy", None), policy)
+    learned.reset(made.sim, 0, made.worlds.origins[0].call, 0)
+    made.sim.snap_object(made.worlds._rows[0].target, 0)
+    for _ in range(3):
+        seen, *_ = made.step(still)
+        learned.act(made.sim, 0)
+        for name in ("way", "relief", "obj_start_sensor", "obj_goal_sensor"):
+            np.testing.assert_array_equal(felt[-1][name], seen[name])
+    assert learned._row.leg == 1 and made.worlds._rows[0].leg == 1
+    np.testing.assert_allclose(felt[-1]["seen_way"], seen["seen_way"], atol=1e-5)
+    made.close()
