@@ -73,3 +73,10 @@ def test_older_weights_without_it_load_and_pretrained_ones_begin_anew(tmp_path: 
         load_pretrained(fresh, tmp_path / "policy.safetensors", [])
         torch.testing.assert_close(fresh.actor.linear.weight, policy.actor.linear.weight)
         assert measured(fresh) == pytest.approx(correlation, abs=0.03)
+
+
+def test_the_first_rollout_is_bound_too() -> None:
+    policy = make_policy(BOX, NetConfig(mlp=[8], noise_correlation=0.8))
+    ppo = PPOConfig(max_correlation=[0.0])
+    PPOLearner(policy, ppo, OptimConfig(), Group(), np.random.default_rng(0))
+    assert measured(policy) == pytest.approx(0.0, abs=0.03)

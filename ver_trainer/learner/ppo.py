@@ -80,6 +80,8 @@ class PPOLearner:
         self.rate = AdaptiveRate(optim) if optim.schedule == "kl" else None
         self.updates = 0
         self.recurrent = policy.recurrent
+        if ppo.max_correlation:  # of the first rollout; a checkpoint says what it was later
+            policy.limit_correlation(ppo.max_correlation[0])
 
     def _make_owner(self, lag: int) -> GradientOwner:
         owned = copy.deepcopy((self.policy, self.own, self.coefficient))
