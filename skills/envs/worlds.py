@@ -219,8 +219,11 @@ class SkillWorlds:
             self._seen.set_state(state["seen"])
         self._look()
         assert self.view is not None
-        progress = type(self.task.begin(self.view))
-        self.progress = whole(copy.deepcopy(state["progress"]), progress)
+        fresh = self.task.begin(self.view)
+        kept = dict(state["progress"])
+        # What a state from before lacks is as it would be at a start in this state.
+        kept["fields"] = vars(fresh) | copy.deepcopy(kept["fields"])
+        self.progress = whole(kept, type(fresh))
 
     def place_kind(self, env_id: int) -> str:
         """Return the kind of place that Pick takes from, or that Place sets down in."""

@@ -90,12 +90,11 @@ class LearnedSkill(Skill):
 
     def act(self, sim: Simulator, env_id: int) -> np.ndarray:
         """See :meth:`Skill.act`."""
-        if bool(self.task.goes_on(self._view(sim))[env_id]):
+        view = self._look(sim, env_id)
+        if bool(self.task.goes_on(view)[env_id]):
             self._row = self.task.go_on(sim, env_id, self._row)
             self._aim(sim, env_id)
-        if self.seen is not None:
-            self.seen.look(sim.state(), sim.depth(), [env_id])
-        view = self._view(sim, scanned=True)
+            view = self._look(sim, env_id)
         self._before = np.asarray(view.state.base_pose)
         self._steps += 1
         if self._stopped:
@@ -123,6 +122,11 @@ class LearnedSkill(Skill):
         self._under_way |= bool(task.under_way(view, self._first_resting)[env_id])
         sensed = self._under_way and bool(task.at_end(view)[env_id])
         return SkillStatus(done=self._stopped or sensed)
+
+    def _look(self, sim: Simulator, env_id: int) -> View:
+        if self.seen is not None:
+            self.seen.look(sim.state(), sim.depth(), [env_id])
+        return self._view(sim, scanned=True)
 
     def _view(self, sim: Simulator, scanned: bool = False) -> View:
         state = sim.state()

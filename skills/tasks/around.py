@@ -1,7 +1,7 @@
 """What surrounds the point that a skill is about: for policies that may know the whole state.
 
-It is measured once, when the skill begins, and stands in the goal: furniture does not walk, and
-where a neighbour has rolled to since is read from the state.
+It is measured once, when the skill begins or goes on to its next point, and stands in the goal:
+furniture does not walk, and where a neighbour has rolled to since is read from the state.
 """
 
 from __future__ import annotations

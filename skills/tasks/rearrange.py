@@ -56,8 +56,10 @@ class RearrangeTask(Task[RearrangeProgress]):
 
     The reward is habitat-lab's ``MoveObjectsReward``: first nearer to the object, then the object
     nearer to its goal. Success is the benchmark's: the object is at its goal and nothing is held
-    when stop is called. It is about where the object lies, and once that is held about where it
-    belongs: sensors and rewards of a way, and of what stands around, are of that point.
+    when stop is called. It is about where the object lies, and as soon as something is held about
+    where that belongs, for good: sensors and rewards of a way, and of what stands around, are of
+    that point. The robot senses that it holds something, and not what: so ``way`` and ``shut`` go
+    with ``mistakes_end``.
 
     Attributes:
         distance_reward: per metre.
@@ -72,8 +74,8 @@ class RearrangeTask(Task[RearrangeProgress]):
         failed_stop_ends: whether a stop without success ends the episode. False is for training
             from scratch: otherwise stop is unlearned long before it could have succeeded.
         failed_stop_penalty: lost at such a stop.
-        mistakes_end: whether another object in the hand, or one that is let go away from its goal,
-            ends the episode, and takes ``mistake_cost``: for training.
+        mistakes_end: whether another object or a handle in the hand, or an object that is let go
+            away from its goal, ends the episode, and takes ``mistake_cost``: for training.
         mistake_cost: whatever is mastered, unlike ``mistake_penalty``.
         later: share of the episodes that begin later in the task, near the object, or near the goal
             with the object in the hand: for training from scratch.
@@ -131,9 +133,15 @@ class RearrangeTask(Task[RearrangeProgress]):
         """Return the way to where that point can be reached, from anywhere."""
         return Course(sim.scene(env_id), self.about(goal), goal.fan, goal.parts, EVERYWHERE)
 
+    def goal_for(self, sim: Simulator, env_id: int, call: SkillCall) -> GoalRow:
+        """See :meth:`Task.goal_for`."""
+        row = super().goal_for(sim, env_id, call)
+        held = int(np.asarray(sim.state().held_object)[env_id]) >= 0
+        return self.go_on(sim, env_id, row) if held else row
+
     def goes_on(self, view: View) -> Array:
-        """The object is held for the first time."""
-        return view.holds_target & (view.goal.leg == 0)
+        """Something is held for the first time."""
+        return view.holds & (view.goal.leg == 0)
 
     def begin(self, view: View) -> RearrangeProgress:
         """See :meth:`Task.begin`."""
@@ -153,7 +161,7 @@ class RearrangeTask(Task[RearrangeProgress]):
         xp, held = view.xp, view.holds_target
         distance = self._distance(view)
         same = (held == progress.held) & (held | ~progress.arrived)
-        if self.way:  # it is measured along another way
+        if self.way or self.detour or self.shut:  # they are measured along another way
             same = same & (view.goal.leg == progress.leg)
         there = view.goal_distance < self.place_threshold
         done = (view.goal_distance < self.goal_threshold) & ~view.holds

@@ -55,6 +55,10 @@ class _once:  # noqa: N801
 class Goal:
     """What is wanted in each world; fixed during an episode. Unused fields are 0 or -1.
 
+    A skill that is about several points in turn has the goal of one after the other; "when the
+    skill began" is then when it went on to that point, but for ``object_start``, ``start_place``
+    and ``start_pose``.
+
     Attributes:
         target: (n,) int64, index into the episode's objects.
         object_start: (n, 3) float64, where that object lay when the skill began.

@@ -72,7 +72,8 @@ class Policy(nn.Module):
         actor_obs, critic_obs: names of the observations that the two read; more may be given.
         critic_returns: running statistics of the returns, or None.
         correlation: of the exploration noise of successive steps now, where
-            ``net.noise_correlation`` wants any: first that, then at most ``ppo.max_correlation``.
+            ``net.noise_correlation`` wants any: that, in a training at most
+            ``ppo.max_correlation``.
 
     Raises:
         ConfigError: an option of ``net`` that does not fit the spaces.

@@ -110,3 +110,36 @@ def test_once_the_object_is_held_it_is_about_its_goal():
         assert then["seen_way"].any() and not np.allclose(then["seen_way"], first["seen_way"])
         # Another way is no progress: the step in which it changes is not paid for either.
         assert abs(env.step(still)[1]) < 0.2
+
+
+def test_it_can_be_put_back_on_its_way_to_the_goal():
+    settings = {"depth": 64, "reward": "teaching", "sensors": ["contract", "seen", "course"]}
+    env = make("rearrange_easy", **settings, options={"later": 0.0})
+    with contextlib.closing(env):
+        own, still = env.unwrapped, np.zeros(env.action_space.shape, np.float32)
+        still[7] = 1.0
+        env.reset(seed=3)
+        own.sim.snap_object(own.worlds._rows[0].target, 0)
+        env.step(still)
+        kept = own.worlds.get_state()
+        then = env.step(still)
+        own.worlds.set_state(kept)
+        again = env.step(still)
+        for name, value in then[0].items():
+            np.testing.assert_array_equal(again[0][name], value)
+        assert again[1] == then[1]
+        for name in ("leg", "empty"):  # as a version before wrote it
+            del kept["progress"]["fields"][name]
+        own.worlds.set_state(kept)
+        np.testing.assert_array_equal(own.worlds.progress.leg, [1])
+
+
+def test_whatever_it_holds_it_goes_on_as_it_senses():
+    env = make("rearrange_easy", depth=None, sensors=["contract"])
+    with contextlib.closing(env):
+        worlds, still = env.unwrapped.worlds, np.zeros(env.action_space.shape, np.float32)
+        still[7] = 1.0
+        env.reset(seed=3)
+        worlds.sim.snap_object(1 if worlds._rows[0].target == 0 else 0, 0)
+        observation, *_ = env.step(still)
+        assert observation["is_holding"][0] == 1.0 and worlds._rows[0].leg == 1
