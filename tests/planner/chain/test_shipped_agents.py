@@ -55,7 +55,7 @@ def test_the_monolithic_agent_acts():
     assert list(policies_of("monolithic", "set_table")) == ["rearrange_easy"]
     agent = make_agent("monolithic", scenario="tidy_house")
     episode = load_shipped("tidy_house").episodes[0]
-    with MujocoSimulator(depth=None) as sim:
+    with MujocoSimulator(depth=64) as sim:
         sim.reset([episode], [1])
         agent.reset(sim, 0, episode, seed=1)
         start = np.array(sim.state().base_pose[0])
