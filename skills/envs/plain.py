@@ -47,3 +47,18 @@ def whole(value: Any, *more: type) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(whole(item, *more) for item in value)
     return value
+
+
+def whole_like(value: Any, like: Any) -> Any:
+    """Return what :func:`plain` was given, an instance of the class of ``like``.
+
+    Args:
+        value: of it.
+        like: has the fields that a value from before lacks.
+
+    Raises:
+        KeyError: it is of another class.
+    """
+    if value[_CLASS] != type(like).__name__:
+        raise KeyError(value[_CLASS])
+    return dataclasses.replace(like, **whole(value[_FIELDS]))

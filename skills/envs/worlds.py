@@ -12,7 +12,7 @@ from array_api_compat import array_namespace, device
 
 from skills.envs.again import FailedStarts
 from skills.envs.distances import distance_source
-from skills.envs.plain import plain, whole
+from skills.envs.plain import plain, whole, whole_like
 from skills.envs.starts import Origin, Starts
 from skills.tasks.base import Progress, Task
 from skills.tasks.course import with_way
@@ -220,10 +220,7 @@ class SkillWorlds:
         self._look()
         assert self.view is not None
         fresh = self.task.begin(self.view)
-        kept = dict(state["progress"])
-        # What a state from before lacks is as it would be at a start in this state.
-        kept["fields"] = vars(fresh) | copy.deepcopy(kept["fields"])
-        self.progress = whole(kept, type(fresh))
+        self.progress = whole_like(copy.deepcopy(state["progress"]), fresh)
 
     def place_kind(self, env_id: int) -> str:
         """Return the kind of place that Pick takes from, or that Place sets down in."""

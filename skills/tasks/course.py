@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from skills.tasks.outlines import open_parts
+from skills.tasks.places import detour, door_moved
 from skills.tasks.state import GoalRow, View
 from skills.tasks.travel import RESOLUTION, Pace, SpeedMap, nearest_known
 from tpsrl.geometry.arrays import Array, wrap
@@ -111,6 +112,37 @@ def approach(view: View, hand: Array, way: float) -> Array:
     turn = wrap(xp, xp.atan2(course[:, 2], course[:, 1]) - view.state.base_pose[:, 2])
     base = _HAND + way * course[:, 0] + _TURN * xp.abs(turn)
     return hand + view.afar * (base - hand)
+
+
+@dataclass(frozen=True)
+class Lead:
+    """How a distance is measured so that its reward leads around what stands between.
+
+    Attributes:
+        detour, way, shut: of a task, see :class:`skills.tasks.pick.PickTask`.
+    """
+
+    detour: float
+    way: float
+    shut: float
+
+    def along(self, view: View, distance: Array, hand: Array, point: Array, place: Array) -> Array:
+        """Return (n,) m: a straight distance, and what the way to its end is longer.
+
+        Args:
+            view: of the worlds.
+            distance: (n,) m, from ``hand`` to ``point``.
+            hand: (n, 3) in the world, m.
+            point: (n, 3) in the world, m.
+            place: (n, 4) what carries the point, rows of ``Goal.start_place``.
+        """
+        if self.detour:
+            distance = distance + self.detour * detour(view, hand, point, place)
+        if self.way:
+            distance = approach(view, distance, self.way)
+        if self.shut:
+            distance = distance + self.shut * door_moved(view)
+        return distance
 
 
 def fan_of(sim: Simulator, env_id: int, point: np.ndarray) -> np.ndarray:

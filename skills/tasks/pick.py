@@ -9,8 +9,8 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
-from skills.tasks.course import approach
-from skills.tasks.places import detour, door_moved, kind_of
+from skills.tasks.course import Lead
+from skills.tasks.places import kind_of
 from skills.tasks.starts import Spawn, Start, draw_target, drop, open_around, put_near
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import AT_REST
@@ -137,12 +137,7 @@ class PickTask(Task[PickProgress]):
         )
 
     def _distance(self, view: View) -> Array:
-        distance = view.object_distance
-        if self.detour:
-            left = detour(view, view.state.ee_pos, view.object_pos, view.goal.start_place)
-            distance = distance + self.detour * left
-        if self.way:
-            distance = approach(view, distance, self.way)
-        if self.shut:
-            distance = distance + self.shut * door_moved(view)
+        lead, place = Lead(self.detour, self.way, self.shut), view.goal.start_place
+        ends = view.state.ee_pos, view.object_pos
+        distance = lead.along(view, view.object_distance, *ends, place)
         return view.xp.where(view.holds, view.rest_distance, distance)

@@ -8,9 +8,8 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Task
-from skills.tasks.course import approach
+from skills.tasks.course import Lead
 from skills.tasks.pick import PickProgress
-from skills.tasks.places import detour, door_moved
 from skills.tasks.starts import Spawn, Start, draw_target, open_around, put_near
 from skills.tasks.state import View
 from skills.tasks.tolerances import AT_REST, RELEASED_AT
@@ -126,12 +125,7 @@ class PlaceTask(Task[PlaceProgress]):
         return ~view.holds & (view.goal_distance < self.goal_threshold)
 
     def _distance(self, view: View, resting: Array) -> Array:
-        distance = view.goal_distance
-        if self.detour:
-            left = detour(view, view.object_pos, view.goal.position, view.goal.goal_place)
-            distance = distance + self.detour * left
-        if self.way:
-            distance = approach(view, distance, self.way)
-        if self.shut:
-            distance = distance + self.shut * door_moved(view)
+        lead, goal = Lead(self.detour, self.way, self.shut), view.goal
+        ends = view.object_pos, goal.position
+        distance = lead.along(view, view.goal_distance, *ends, goal.goal_place)
         return view.xp.where(resting, view.rest_distance, distance)

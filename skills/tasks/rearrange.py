@@ -9,8 +9,7 @@ from numpy.random import Generator
 
 from skills.interface import SkillCall
 from skills.tasks.base import Advance, Progress, Task
-from skills.tasks.course import EVERYWHERE, Course, approach
-from skills.tasks.places import detour, door_moved
+from skills.tasks.course import EVERYWHERE, Course, Lead
 from skills.tasks.starts import (
     NoStartError,
     Spawn,
@@ -204,12 +203,8 @@ class RearrangeTask(Task[RearrangeProgress]):
     def _distance(self, view: View) -> Array:
         xp, held, goal = view.xp, view.holds_target, view.goal
         distance = xp.where(held, view.goal_distance, view.object_distance)
-        if self.detour:
-            before = detour(view, view.state.ee_pos, view.object_pos, goal.start_place)
-            after = detour(view, view.object_pos, goal.position, goal.goal_place)
-            distance = distance + self.detour * xp.where(held, after, before)
-        if self.way:
-            distance = approach(view, distance, self.way)
-        if self.shut:
-            distance = distance + self.shut * door_moved(view)
-        return distance
+        carried = held[:, None]
+        hand = xp.where(carried, view.object_pos, view.state.ee_pos)
+        point = xp.where(carried, goal.position, view.object_pos)
+        place = xp.where(carried, goal.goal_place, goal.start_place)
+        return Lead(self.detour, self.way, self.shut).along(view, distance, hand, point, place)
