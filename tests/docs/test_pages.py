@@ -66,10 +66,13 @@ def test_files_that_pages_name_are_there():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_short_and_its_prose_narrow(page):
-    text = (ROOT / page).read_text()
-    assert len(text.split()) <= 1500
-    prose = FENCED.sub("", text).splitlines()
+def test_a_page_is_short(page):
+    assert len((ROOT / page).read_text().split()) <= 1500
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md", "benchmarks/README.md"])
+def test_prose_is_narrow(page):
+    prose = FENCED.sub("", (ROOT / page).read_text()).splitlines()
     assert not [line for line in prose if len(line) > 100 and line[0] not in "|!"]
 
 
