@@ -159,9 +159,8 @@ class Recording:
             with np.load(path, allow_pickle=False) as file:
                 header = json.loads(file["header"].tobytes())
                 episode = episode_from_json(header["episode"], str(path))
-                if "targets" in header:  # older files have those of the episode alone
-                    targets = tuple(_read_target(row) for row in header["targets"])
-                    episode = dataclasses.replace(episode, targets=targets)
+                targets = tuple(_read_target(row) for row in header["targets"])
+                episode = dataclasses.replace(episode, targets=targets)
                 found = cls(episode, header["about"])
                 found.plans = header["plans"]
                 found._runs = [SkillRecord(**run) for run in header["runs"]]

@@ -19,7 +19,7 @@ DATA: Option = {
     "help": "Habitat episode file to use instead of the split's; replica_cad with path="
 }
 PATH: Option = {"help": "Habitat scene dataset to play in; null for tpsrl's own apartments"}
-SIM: Option = {"help": "physics engine", "choices": list(ENGINES), "was": ("engine",)}
+SIM: Option = {"help": "physics engine", "choices": list(ENGINES)}
 GPU: Option = {"help": "sim=habitat: which GPU renders, -1 for none", "min": -1}
 WORKERS: Option = {"help": "processes, by default one a core", "min": 1}
 ATTEMPTS: Option = {"help": "workers that may die over an episode before it fails", "min": 1}

@@ -63,8 +63,6 @@ def load_policy(path: str | Path, device: str = "cpu") -> Policy:
     _check_known(header.get("net"), path)
     try:
         net = {**header["net"], "compile": False}
-        if isinstance(net.get("binary_initial"), float):  # older files have one for all choices
-            net["binary_initial"] = [net["binary_initial"]]
         config = NetConfig(**net)
         policy = make_policy(spec_from_dict(header["spec"]), config)
         policy.load_state_dict(weights)

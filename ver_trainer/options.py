@@ -5,11 +5,11 @@ Fields say more of themselves through their metadata, which :func:`option` write
     executor: str = option("hab", "what runs the plan", choices=("hab", "replan"))
     workers: int = option(2, "worker processes", min=1)
 
-``min`` and ``max`` may be reached, ``above`` and ``below`` may not; numbers are finite;
-``was=("processes",)`` lists keys that this one replaced; with ``open=True`` a
-``package.module:Class`` may stand beside the choices. A section with ``word="engine"`` in its
-metadata takes a word of its own: ``launch=ray`` is ``launch.engine=ray``. ``Literal`` and ``Enum``
-annotations restrict values as well. OmegaConf does the type checking. Nothing here imports torch.
+``min`` and ``max`` may be reached, ``above`` and ``below`` may not; numbers are finite; with
+``open=True`` a ``package.module:Class`` may stand beside the choices. A section with
+``word="engine"`` in its metadata takes a word of its own: ``launch=ray`` is
+``launch.engine=ray``. ``Literal`` and ``Enum`` annotations restrict values as well. OmegaConf does
+the type checking. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def option(default: Any, text: str, **metadata: Any) -> Any:
     Args:
         default: a list or a mapping is copied for each configuration.
         text: what the key means.
-        **metadata: limits, choices and old names, see :mod:`ver_trainer.options`.
+        **metadata: limits and choices, see :mod:`ver_trainer.options`.
     """
     metadata["help"] = text
     if isinstance(default, list | dict):
@@ -340,10 +340,7 @@ def _lookup(schema: type, key: str, origin: str) -> tuple[Any, Mapping[str, Any]
 
 
 def _instead(schema: type, key: str, walked: list[str]) -> str:
-    """Return what an unknown key should have been: its new name, the nearest, or its siblings."""
-    for name, field, _ in _leaves(schema):
-        if key in field.metadata.get("was", ()):
-            return f"; it is '{name}' now"
+    """Return what an unknown key should have been: the nearest, or its siblings."""
     section = "".join(f"{part}." for part in walked)
     names = {n.removeprefix(section): n for n in keys(schema) if n.startswith(section)}
     # epochs= is ppo.epochs=, but a key with its section is looked for in that section

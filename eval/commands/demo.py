@@ -46,7 +46,7 @@ class DemoConfig:
     executor: str = field(default="replan", metadata=agent_options.EXECUTOR)
     episode: int = field(default=0, metadata={"help": "which of them is recorded", "min": 0})
     episodes: int = field(default=4, metadata={"help": "episodes of each scenario", "min": 1})
-    speed: int = option(4, "of the videos: 4 is four times real time", min=1, was=("every",))
+    speed: int = option(4, "of the videos: 4 is four times real time", min=1)
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
 
 

@@ -54,13 +54,6 @@ class HandoffConfig:
     episodes: int | None = field(
         default=None, metadata={"help": "how many, from the first; null for all", "min": 1}
     )
-    every: int = field(
-        default=0,
-        metadata={
-            "help": "states on the way of skills that end well, one in so many steps; 0: none",
-            "min": 0,
-        },
-    )
     tries: int = field(
         default=0,
         metadata={"help": "of the same call in an episode keep so many; 0: all", "min": 0},
@@ -98,7 +91,7 @@ def run(overrides: list[str]) -> int:
         executor=config.executor,
         engine=config.sim,
         seed=config.seed,
-        config={"split": config.split, "data": data, "every": config.every, "tries": config.tries},
+        config={"split": config.split, "data": data, "tries": config.tries},
         weights=config.weights,
         scenes=scenes,
         habitat=habitat_options(config.habitat, config.gpu),
@@ -123,7 +116,7 @@ def _collect(
     jobs = [spec.job(index, episode) for index, episode in enumerate(episodes)]
     with ResultFolder(config.out.with_name(config.out.name + ".parts"), spec.config) as folder:
         todo = folder.missing(jobs)
-        record = partial(_recording, spec, folder.path, config.every, config.tries)
+        record = partial(_recording, spec, folder.path, config.tries)
         pool = JobPool[EpisodeJob, int](record, config.workers)
         with Tally("chain", len(jobs), len(jobs) - len(todo)) as tally, pool:
             for job, count in pool.results(todo):
@@ -140,13 +133,13 @@ def _part(folder: Path, index: int) -> Path:
 
 @contextmanager
 def _recording(
-    spec: EvaluationSpec, folder: Path, every: int, tries: int
+    spec: EvaluationSpec, folder: Path, tries: int
 ) -> Iterator[Callable[[EpisodeJob], int]]:
     """Run the chain over episodes, in a worker process; write and count their starts."""
     with one_thread(), spec.simulator.build() as sim:
 
         def record(job: EpisodeJob) -> int:
-            recorder, agent = StartRecorder(every, tries), spec.agent.build()
+            recorder, agent = StartRecorder(tries), spec.agent.build()
             agent.wrap_skills(recorder.wrap)
             sim.reset([job.episode], [job.seed])
             agent.reset(sim, 0, job.episode, job.seed)

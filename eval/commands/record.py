@@ -35,9 +35,7 @@ A yellow wireframe is at the object, a green one at its goal.
 
 An episode runs exactly as 'tpsrl eval' with the same seed runs it."""
 
-SPEED = option(
-    1, "1 is real time, 4 four times as fast (a frame every 4 control steps)", min=1, was=("every",)
-)
+SPEED = option(1, "1 is real time, 4 four times as fast (a frame every 4 control steps)", min=1)
 
 
 @dataclass

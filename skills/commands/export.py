@@ -60,7 +60,6 @@ class ExportConfig:
     weights: Path = field(
         metadata={
             "help": "run folder (best checkpoint, else latest), checkpoint, file, folder of skills",
-            "was": ("run",),
         }
     )
     format: str = option("safetensors", "what to write", choices=tuple(SUFFIXES))

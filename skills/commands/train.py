@@ -28,9 +28,10 @@ HELP = """Trains a policy with VER. The same command again continues the run in 
   tpsrl train launch=slurm launch.nodes=2 launch.ranks=8 launch.gpus=8 config=paper ...
 
 config= reads a YAML file of the keys below, or one that ships: with skill= one of configs/skills
-(student by default, laptop for skills of which no teacher ships), otherwise one of configs/train. It
-may be repeated, and a file may name the one that it changes (base: FILE). launch=torchrun, slurm or
-ray trains with many ranks (docs/cluster.md). More: docs/training_skills.md and docs/trainer.md."""
+(student by default, laptop for skills of which no teacher ships), otherwise one of configs/train.
+It may be repeated, and a file may name the one that it changes (base: FILE). launch=torchrun,
+slurm or ray trains with many ranks (docs/cluster.md). More: docs/training_skills.md and
+docs/trainer.md."""
 
 
 def run(overrides: list[str]) -> int:

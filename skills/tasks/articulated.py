@@ -22,6 +22,8 @@ from tpsrl.sim.door import Simulator
 EE_UPPER = np.array([1.2, 0.7, 1.5]) + 0.01
 """A handle beyond this in the base frame is out of reach, m."""
 SETTLE_SECONDS = 5 / fetch.PHYSICS_HZ
+SPAWN_SCALE = 0.2
+"""Part by which the rectangle of starts is shrunk about its centre."""
 START_RADIUS = 0.3
 """How far from where it began the end effector must have been before it may end, m."""
 HANDLE_MOVED = 0.1
@@ -57,15 +59,15 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         joint_name: furniture joint.
         marker_name: handle of it.
         start: (2,) least and most joint position at the start, m or rad.
-        ajar: share of the episodes that begin later in the task instead; for training from scratch.
-        ajar_span: (2,) where the joint is then, as parts of its way to the goal.
+        ajar: share of the episodes that begin with the joint anywhere on its way to the goal
+            instead; for training from scratch.
         goal: wanted joint position.
         absolute: True: it must be within ``joint_threshold`` of the goal; False: at most that
             much below it.
         joint_threshold: m or rad.
         spawn_frame: ``"marker"`` or ``"furniture"``.
-        spawn_x, spawn_y: where the base starts in that frame, before shrinking, m.
-        spawn_scale: the rectangle is shrunk by this about its centre.
+        spawn_x, spawn_y: where the base starts in that frame, m, in a rectangle that is shrunk by
+            ``SPAWN_SCALE`` about its centre.
         suction: whether the grip command is obeyed.
         joint_reward: per m or rad towards the goal.
         reached_reward: when the joint first is where it is wanted.
@@ -83,14 +85,12 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     marker_name: str = ""
     start: tuple[float, float] = (0.0, 0.0)
     ajar: float = 0.0
-    ajar_span: tuple[float, float] = (0.0, 1.0)
     goal: float = 0.0
     absolute: bool = True
     joint_threshold: float = JOINT_AT
     spawn_frame: str = "marker"
     spawn_x: tuple[float, float] = (0.8, 0.95)
     spawn_y: tuple[float, float] = (-0.35, 0.35)
-    spawn_scale: float = 0.2
     suction: bool = True
     joint_reward: float = 10.0
     reached_reward: float = 5.0
@@ -109,14 +109,13 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         wanted[self.joint_name] = float(rng.uniform(*self.start))
         if self.ajar and rng.random() < self.ajar:
             begun = wanted[self.joint_name]
-            done = float(rng.uniform(*self.ajar_span))
-            wanted[self.joint_name] = begun + done * (self.goal - begun)
+            wanted[self.joint_name] = begun + float(rng.uniform(0.0, 1.0)) * (self.goal - begun)
         _set_joints(sim, env_id, wanted)
         call = SkillCall(self.name, joint=self.joint_name)
         origin = self._spawn_frame(sim, env_id, joint, marker)
         handle = np.asarray(sim.state().marker_pos)[env_id, marker]
         for _ in range(100):
-            local = [_within(rng, span, self.spawn_scale) for span in (self.spawn_x, self.spawn_y)]
+            local = [_within(rng, span, SPAWN_SCALE) for span in (self.spawn_x, self.spawn_y)]
             cos, sin = np.cos(origin[2]), np.sin(origin[2])
             xy = origin[:2] + np.array(
                 [cos * local[0] - sin * local[1], sin * local[0] + cos * local[1]]

@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from skills.interface import HELPERS, Skill, SkillCall, SkillName, SkillStatus, WatchedSkill
+from skills.interface import HELPERS, Skill, SkillCall, SkillName, WatchedSkill
 from tpsrl.episodes.habitat_json import episode_from_json, episode_to_json
 from tpsrl.episodes.types import Episode
 from tpsrl.errors import UserError
@@ -98,8 +98,6 @@ class StartRecorder:
     Give the chain ``recorder.wrap(make_skill)`` instead of ``make_skill``.
 
     Args:
-        every: states on the way of a skill that ended well are noted, too, one in so many steps;
-            0 for none.
         tries: of the same call so many are noted, since what cannot be done is tried again and
             again; 0 for all.
 
@@ -108,8 +106,8 @@ class StartRecorder:
             hand are left out.
     """
 
-    def __init__(self, every: int = 0, tries: int = 0) -> None:
-        self.every, self.tries = every, tries
+    def __init__(self, tries: int = 0) -> None:
+        self.tries = tries
         self.starts: list[HandoffStart] = []
         self._called = Counter[SkillCall]()
 
@@ -120,45 +118,23 @@ class StartRecorder:
     def note(self, sim: Simulator, env_id: int, call: SkillCall) -> None:
         """Note the present state, in which a skill is called."""
         self._called[call] += 1
-        if not self.tries or self._called[call] <= self.tries:
-            self.starts += self.seen(sim, env_id, call)
-
-    def seen(self, sim: Simulator, env_id: int, call: SkillCall) -> list[HandoffStart]:
-        """Return the present state, nothing where it cannot be a start."""
-        if call.skill in HELPERS or int(sim.state().held_marker[env_id]) >= 0:
-            return []
-        return [capture_start(sim, env_id, call)]
+        enough = self.tries and self._called[call] > self.tries
+        holds_handle = int(sim.state().held_marker[env_id]) >= 0
+        if not (enough or holds_handle or call.skill in HELPERS):
+            self.starts.append(capture_start(sim, env_id, call))
 
 
 class _Recorded(WatchedSkill):
-    """A skill that tells a recorder where it starts, and what it went through if it ends well."""
+    """A skill that tells a recorder where it starts."""
 
     def __init__(self, skill: Skill, recorder: StartRecorder) -> None:
         super().__init__(skill)
         self._recorder = recorder
-        self._way: list[HandoffStart] = []
 
     def reset(self, sim: Simulator, env_id: int, call: SkillCall, seed: int) -> None:
         """See :meth:`Skill.reset`."""
         self._recorder.note(sim, env_id, call)
         super().reset(sim, env_id, call, seed)
-        self._call, self._steps, self._way = call, 0, []
-
-    def act(self, sim: Simulator, env_id: int) -> np.ndarray:
-        """See :meth:`Skill.act`."""
-        every = self._recorder.every
-        if every and self._steps and self._steps % every == 0:
-            self._way += self._recorder.seen(sim, env_id, self._call)
-        self._steps += 1
-        return super().act(sim, env_id)
-
-    def status(self, sim: Simulator, env_id: int) -> SkillStatus:
-        """See :meth:`Skill.status`."""
-        status = super().status(sim, env_id)
-        if status.done:
-            self._recorder.starts += self._way
-            self._way = []
-        return status
 
 
 def apply_start(sim: Simulator, env_id: int, start: HandoffStart, seed: int) -> None:

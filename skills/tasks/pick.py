@@ -15,7 +15,6 @@ from skills.tasks.starts import Spawn, Start, draw_target, drop, open_around, pu
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import AT_REST
 from tpsrl.geometry.arrays import Array, to_milli
-from tpsrl.robot.fetch import HOLD_THRESHOLD
 from tpsrl.sim.door import Simulator
 
 
@@ -121,8 +120,7 @@ class PickTask(Task[PickProgress]):
             - self.drop_penalty * dropped
         )
         if self.suction_penalty:
-            far = view.object_distance >= HOLD_THRESHOLD
-            reward = reward - self.suction_penalty * (view.sucks & far & ~view.holds)
+            reward = reward - self.suction_penalty * view.sucks_in_vain
         success = (
             view.holds_target
             & ~view.state.hold_violation

@@ -22,7 +22,6 @@ from skills.tasks.starts import (
 from skills.tasks.state import GoalRow, View
 from skills.tasks.tolerances import OBJECT_AT, RELEASED_AT
 from tpsrl.geometry.arrays import Array
-from tpsrl.robot.fetch import HOLD_THRESHOLD
 from tpsrl.sim.door import Simulator
 
 
@@ -172,8 +171,7 @@ class RearrangeTask(Task[RearrangeProgress]):
             + self.release_reward * (left & ~progress.released)
         )
         if self.suction_penalty:
-            far = view.object_distance >= HOLD_THRESHOLD
-            reward = reward - self.suction_penalty * (view.sucks & far & ~view.holds)
+            reward = reward - self.suction_penalty * view.sucks_in_vain
         failed = stop & ~done
         if self.failed_stop_penalty:
             reward = reward - self.failed_stop_penalty * failed

@@ -263,9 +263,10 @@ class View:
         return self.xp.clip(self.xp.abs(told) - self.xp.abs(done), 0.0, 1.0)
 
     @_once
-    def sucks(self) -> Array:
-        """(n,) bool: the cup was told to suck in this step."""
-        return self.require("told")[:, 0] >= 0
+    def sucks_in_vain(self) -> Array:
+        """(n,) bool: an empty cup was told to suck ``HOLD_THRESHOLD`` and more from the object."""
+        far = self.object_distance >= fetch.HOLD_THRESHOLD
+        return (self.require("told")[:, 0] >= 0) & far & ~self.holds
 
     @_once
     def afar(self) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -104,23 +103,6 @@ def test_two_targets_of_one_object_are_kept(tmp_path: Path) -> None:
     for target in errand.targets:
         action = f"place({target.label}, TARGET_{target.label})"
         assert spoken(action, read) == spoken(action, errand)
-
-
-def test_a_file_without_the_list_of_targets_has_those_of_its_episode(tmp_path: Path) -> None:
-    episode, path = load_shipped("tidy_house", "val").episodes[0], tmp_path / "x.npz"
-    kept = Recording(episode, {})
-    with make_stage(None) as stage:
-        stage.reset([episode], [0])
-        kept.add(stage.state(), AgentReport())
-    kept.save(path)
-    with np.load(path) as file:
-        parts = dict(file)
-    header = json.loads(parts["header"].tobytes())
-    header.pop("targets", None)
-    parts["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    np.savez_compressed(path, **parts)
-    read = Recording.load(path).episode
-    assert [t.label for t in read.targets] == [t.label for t in episode.targets]
 
 
 def test_a_report_that_builds_its_lists_anew_is_of_one_agent(tmp_path: Path) -> None:

@@ -161,7 +161,6 @@ def test_results_are_shown_again_and_side_by_side(
         ([f"failures={tmp_path / 'absent'}"], "holds no evaluation"),
         ([*both[1:], "episode=3"], "has no episode 3"),
         ([*both[1:], "agent=tpsrl"], "leave out agent"),
-        (["every=4"], "it is 'speed' now"),
     ):
         assert main(["record", *words]) == 2, words
         assert text in capsys.readouterr().err, words

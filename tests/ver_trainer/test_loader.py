@@ -30,7 +30,7 @@ class Mode(enum.Enum):
 class Inner:
     clip: float = field(default=0.2, metadata={"help": "clipping range", "min": 0.0})
     sizes: list[int] = option([1, 2], "of the layers", min=1)
-    share: float = option(0.5, "of the whole", above=0, below=1, was=("part", "inner.piece"))
+    share: float = option(0.5, "of the whole", above=0, below=1)
     norm: float = option(1.0, "clipping", above=0)
 
 
@@ -79,8 +79,6 @@ def test_defaults_overrides_and_types() -> None:
         ("inner.clpi=3", ["unknown key 'inner.clpi'", "'inner.clip'"]),
         ("clpi=3", ["unknown key 'clpi'", "'inner.clip'"]),
         ("inner.foo=3", ["unknown key 'inner.foo'", "inner.clip, inner.sizes, inner.share"]),
-        ("part=1", ["'part'", "it is 'inner.share' now"]),
-        ("inner.piece=1", ["'inner.piece'", "it is 'inner.share' now"]),
         ("inner.share=0", ["0.0", "greater than 0 and less than 1"]),
         ("inner.share=inf", ["inf", "'inner.share'", "a finite number"]),
         ("inner.norm=inf", ["inf", "'inner.norm'", "a finite number"]),

@@ -18,35 +18,6 @@ from tpsrl.scenes.geometry import shape_points
 
 Rgba = tuple[float, float, float, float]
 
-HAB2_OBJECTS = (
-    "002_master_chef_can",
-    "003_cracker_box",
-    "004_sugar_box",
-    "005_tomato_soup_can",
-    "007_tuna_fish_can",
-    "008_pudding_box",
-    "009_gelatin_box",
-    "010_potted_meat_can",
-    "024_bowl",
-)
-"""The set that HAB's generator draws clutter and targets from."""
-
-REARRANGE_EASY_OBJECTS = (
-    *HAB2_OBJECTS,
-    "011_banana",
-    "012_strawberry",
-    "013_apple",
-    "014_lemon",
-    "015_peach",
-    "016_pear",
-    "017_orange",
-    "018_plum",
-    "021_bleach_cleanser",
-    "025_mug",
-    "026_sponge",
-)
-"""The twenty objects of rearrange_easy."""
-
 _CANS: dict[str, tuple[float, float, float, Rgba]] = {
     "002_master_chef_can": (0.102, 0.139, 0.414, (0.13, 0.22, 0.45, 1.0)),
     "005_tomato_soup_can": (0.066, 0.101, 0.349, (0.75, 0.12, 0.10, 1.0)),

@@ -35,7 +35,7 @@ class EngineInfo:
     """Which engine computed a number; stored beside every result.
 
     Attributes:
-        name: ``"mujoco"``, ``"habitat"`` or ``"warp"``.
+        name: ``"mujoco"`` or ``"habitat"``.
         version: version of the engine's package.
         control_hz: robot actions a second.
         physics_hz: physics steps a second.

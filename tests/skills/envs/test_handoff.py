@@ -176,32 +176,6 @@ def test_a_chain_of_skills_is_recorded(tmp_path):
                 env.step(env.action_space.sample())
 
 
-def test_states_on_the_way_are_kept_of_skills_that_end_well():
-    from planner.chain.tpsrl import TpsrlAgent
-    from skills.book import make_skill
-    from tpsrl.episodes.habitat_json import load_episodes
-    from tpsrl.provide import find_episodes
-    from tpsrl.sim.mujoco.engine import MujocoSimulator
-
-    problem = load_episodes(find_episodes("tidy_house", "val")).episodes[0]
-    recorder = StartRecorder(every=20)
-    agent = TpsrlAgent(recorder.wrap(make_skill))
-    with MujocoSimulator(depth=None) as sim:
-        sim.reset([problem], [0])
-        agent.reset(sim, 0, problem, 0)
-        steps = 0
-        while len(recorder.starts) < 2:
-            assert len(recorder.starts) == bool(steps)  # nothing of the way before its end
-            sim.step(agent.act(sim, 0)[None])
-            steps += 1
-        skills = [start.call.skill for start in recorder.starts]
-        arrived = sim.state().base_pose[0, :2]
-    way = recorder.starts[: skills.index("pick")] if "pick" in skills else recorder.starts
-    assert len(way) == 1 + (steps - 1) // 20
-    gaps = [np.linalg.norm(start.base_pose[:2] - arrived) for start in way]
-    assert gaps[-1] < gaps[0]
-
-
 def test_bad_files_are_refused(tmp_path):
     with pytest.raises(UserError, match="no such file"):
         read_starts(tmp_path / "none.npz")

@@ -2,14 +2,20 @@ import mujoco
 import numpy as np
 import pytest
 
+from tpsrl.generation.rules import load_scenario
 from tpsrl.scenes.geometry import shape_points
-from tpsrl.scenes.objects import HAB2_OBJECTS, REARRANGE_EASY_OBJECTS, object_types
+from tpsrl.scenes.objects import object_types
 
 
 def test_all_of_habs_objects_are_there() -> None:
-    assert len(HAB2_OBJECTS) == 9
-    assert len(REARRANGE_EASY_OBJECTS) == 20
-    assert set(object_types()) >= set(REARRANGE_EASY_OBJECTS)
+    named = {
+        name: {
+            kind for sampler in load_scenario(name).samplers.values() for kind in sampler.objects
+        }
+        for name in ("rearrange_easy", "tidy_house")
+    }
+    assert len(named["rearrange_easy"]) == 20 and len(named["tidy_house"]) == 9
+    assert set(object_types()) >= named["rearrange_easy"] > named["tidy_house"]
 
 
 @pytest.mark.parametrize("name", object_types())

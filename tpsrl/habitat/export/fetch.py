@@ -22,17 +22,6 @@ from tpsrl.robot import fetch
 from tpsrl.robot.mjcf import add_fetch, mesh_directory
 
 BASE = "base_link"
-LINK_IDS = {
-    "l_wheel_link": 2,
-    "r_wheel_link": 4,
-    "torso_lift_link": 6,
-    "head_pan_link": 8,
-    "head_tilt_link": 9,
-    **{f"{name.removesuffix('_joint')}_link": 15 + k for k, name in enumerate(fetch.ARM_JOINTS)},
-    "gripper_link": 22,
-    "suction_link": 23,
-}
-"""Numbers that habitat-lab hard-codes."""
 
 _TORSO = np.array([-0.0869, 0.0, 0.3774])
 _HEAD_PAN = (0.0531, 0.0, 0.603)

@@ -19,7 +19,7 @@ from tpsrl.geometry.frames import points_from_habitat
 from tpsrl.geometry.rotations import matrix_to_quat
 from tpsrl.habitat import format as fmt
 from tpsrl.habitat.load.files import Config, beside, read_config, vector
-from tpsrl.habitat.load.meshes import convex_solids, mesh_parts, transformed
+from tpsrl.habitat.load.meshes import convex_solids, mesh_parts, transformed, vec3
 from tpsrl.habitat.load.objects import receptacles
 from tpsrl.habitat.sound import check_links
 from tpsrl.habitat.urdf_links import link_order
@@ -176,7 +176,7 @@ class _Tree:
                 self._fail(f"link '{name}' moves and has no geometry")
             quat = matrix_to_quat(frame[:3, :3])
             joint = self._joint(self.joints[name])
-            out.append(Link(name, shapes, _vec(frame[:3, 3]), quat, joint, self._mass(name)))
+            out.append(Link(name, shapes, vec3(frame[:3, 3]), quat, joint, self._mass(name)))
         return out
 
     def node(self, name: str) -> tuple[str, np.ndarray]:
@@ -223,7 +223,7 @@ class _Tree:
             damping, friction = told.number("damping", damping), told.number("friction", friction)
         axis = np.array([1.0, 0.0, 0.0] if joint.axis is None else joint.axis, dtype=float)
         axis /= np.linalg.norm(axis)
-        return Joint(kind, _vec(axis), float(upper), damping, friction, float(lower))  # type: ignore[arg-type]
+        return Joint(kind, vec3(axis), float(upper), damping, friction, float(lower))  # type: ignore[arg-type]
 
     def _members(self, host: str) -> list[tuple[Any, np.ndarray]]:
         return [(self.elements[n], pose) for n, (h, pose) in self.hosts.items() if h == host]
@@ -276,9 +276,9 @@ class _Tree:
         return mesh_parts(file) if file else self._fail(f"names the mesh {name}, which is missing")
 
     def _primitive(self, geometry: Any, at: np.ndarray) -> Shape:
-        pos, quat = _vec(at[:3, 3]), matrix_to_quat(at[:3, :3])
+        pos, quat = vec3(at[:3, 3]), matrix_to_quat(at[:3, :3])
         if geometry.box is not None:
-            size = _vec(np.asarray(geometry.box.size) / 2 * self.scale)
+            size = vec3(np.asarray(geometry.box.size) / 2 * self.scale)
             return Shape("box", size, pos, quat, visible=False)
         if geometry.cylinder is not None:
             radius, length = geometry.cylinder.radius, geometry.cylinder.length
@@ -308,7 +308,7 @@ def _carried(user: Config, tree: _Tree, scale: float) -> list[Receptacle]:
         host, pose = tree.node(item.link)
         center = pose[:3, :3] @ (np.asarray(item.center) * scale) + pose[:3, 3]
         half = np.abs(pose[:3, :3]) @ (np.asarray(item.half_size) * scale)
-        out.append(replace(item, link=host, center=_vec(center), half_size=_vec(half)))
+        out.append(replace(item, link=host, center=vec3(center), half_size=vec3(half)))
     return out
 
 
@@ -320,9 +320,4 @@ def _moving(item: Config, link: str, links: tuple[Link, ...]) -> str:
 
 
 def _lengths(item: Config, key: str, scale: float) -> Vec3:
-    return _vec(vector(item, item.raw.get(key), 3, key) * scale)
-
-
-def _vec(values: np.ndarray) -> Vec3:
-    x, y, z = (float(v) for v in values)
-    return (x, y, z)
+    return vec3(vector(item, item.raw.get(key), 3, key) * scale)

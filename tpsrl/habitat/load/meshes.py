@@ -15,7 +15,7 @@ from tpsrl.errors import UserError
 from tpsrl.files import write_atomically
 from tpsrl.habitat.sound import LARGEST
 from tpsrl.scenes.cache import cache_dir
-from tpsrl.scenes.description import Shape
+from tpsrl.scenes.description import Shape, Vec3
 from ver_trainer.reading import read_bytes
 
 FORMAT = 1
@@ -66,7 +66,7 @@ def hull(points: np.ndarray) -> Shape:
         except Exception as error:  # qhull says no in many words and exception types
             _log.warning("a solid has no convex hull (%s): its box is taken", error)
     half = np.maximum((high - low) / 2, _THIN / 2)
-    return Shape("box", _vec(half), _vec((low + high) / 2), visible=False)
+    return Shape("box", vec3(half), vec3((low + high) / 2), visible=False)
 
 
 def transformed(shape: Shape, matrix: np.ndarray) -> Shape:
@@ -82,7 +82,8 @@ def transformed(shape: Shape, matrix: np.ndarray) -> Shape:
     )  # fmt: skip
 
 
-def _vec(values: np.ndarray) -> tuple[float, float, float]:
+def vec3(values: np.ndarray) -> Vec3:
+    """Return (3,) numbers as a tuple."""
     x, y, z = (float(v) for v in values)
     return (x, y, z)
 

@@ -11,8 +11,8 @@ from tpsrl.errors import UserError
 from tpsrl.geometry.frames import points_from_habitat
 from tpsrl.habitat import format as fmt
 from tpsrl.habitat.load.files import Config, read_config, vector
-from tpsrl.habitat.load.meshes import convex_solids, hull, mesh_parts, transformed
-from tpsrl.scenes.description import ObjectType, Receptacle, Shape, Vec3
+from tpsrl.habitat.load.meshes import convex_solids, hull, mesh_parts, transformed, vec3
+from tpsrl.scenes.description import ObjectType, Receptacle, Shape
 from tpsrl.scenes.geometry import shape_points
 
 HEADROOM = 0.35
@@ -153,7 +153,7 @@ def _box(entry: Config, name: str, link: str, y_up: bool) -> Receptacle:
     capacity = entry.raw.get("tpsrl_capacity")
     if capacity is not None and (type(capacity) is not int or capacity < 0):
         entry.fail("tpsrl_capacity", "is no whole number")
-    return Receptacle(name, link, _vec(center), _vec(np.abs(half)), capacity)
+    return Receptacle(name, link, vec3(center), vec3(np.abs(half)), capacity)
 
 
 def _surfaces(entry: Config, name: str, link: str, y_up: bool) -> list[Receptacle]:
@@ -167,7 +167,7 @@ def _surfaces(entry: Config, name: str, link: str, y_up: bool) -> list[Receptacl
         center = (low + high) / 2
         half[2] = HEADROOM / 2
         center[2] = high[2] + half[2]
-        out.append(Receptacle(f"{name}.{index:04d}", link, _vec(center), _vec(half)))
+        out.append(Receptacle(f"{name}.{index:04d}", link, vec3(center), vec3(half)))
     return out
 
 
@@ -200,8 +200,3 @@ def _box_corners(parts: list[Shape]) -> np.ndarray:
     ends = np.stack([points.min(axis=0), points.max(axis=0)])
     return np.array([[ends[i, 0], ends[j, 1], ends[k, 2]] for i in (0, 1) for j in (0, 1)
                      for k in (0, 1)])  # fmt: skip
-
-
-def _vec(values: np.ndarray) -> Vec3:
-    x, y, z = (float(v) for v in values)
-    return (x, y, z)

@@ -14,7 +14,7 @@ from tests.tpsrl.habitat.data import exported
 from tests.tpsrl.sim import small
 from tpsrl.episodes.habitat_json import load_episodes
 from tpsrl.habitat import format as fmt
-from tpsrl.habitat.export.fetch import LINK_IDS, write_fetch
+from tpsrl.habitat.export.fetch import write_fetch
 from tpsrl.habitat.load.dataset import Dataset, load_dataset
 from tpsrl.habitat.load.episodes import adopt, load_for_episodes
 from tpsrl.habitat.load.files import read_config
@@ -26,6 +26,18 @@ from tpsrl.scenes.geometry import shape_points
 from tpsrl.sim.mujoco import meshes
 from tpsrl.sim.mujoco.engine import MujocoSimulator
 from tpsrl.sim.scene_info import SceneLibrary
+
+LINK_IDS = {
+    "l_wheel_link": 2,
+    "r_wheel_link": 4,
+    "torso_lift_link": 6,
+    "head_pan_link": 8,
+    "head_tilt_link": 9,
+    **{f"{name.removesuffix('_joint')}_link": 15 + k for k, name in enumerate(fetch.ARM_JOINTS)},
+    "gripper_link": 22,
+    "suction_link": 23,
+}
+"""Numbers that habitat-lab hard-codes."""
 
 
 @pytest.fixture(scope="module")
