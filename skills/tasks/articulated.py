@@ -9,10 +9,11 @@ import numpy as np
 from numpy.random import Generator
 
 from skills.interface import SkillCall
-from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.base import Advance, Progress
 from skills.tasks.goals import handle_goal, joint_and_marker
 from skills.tasks.starts import YAW_NOISE, NoStartError, Spawn, Start, facing, put
 from skills.tasks.state import GoalRow, View
+from skills.tasks.stops import StoppedTask
 from skills.tasks.tolerances import AT_REST, JOINT_AT
 from tpsrl.geometry.arrays import Array, norm, yaw_of
 from tpsrl.geometry.rotations import to_base
@@ -52,7 +53,7 @@ class ArticulatedProgress(Progress):
 
 
 @dataclass(frozen=True)
-class ArticulatedTask(Task[ArticulatedProgress]):
+class ArticulatedTask(StoppedTask[ArticulatedProgress]):
     """Bring a joint to a position, let go, return to the resting position and stop.
 
     Attributes:
@@ -76,9 +77,6 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         rest_reward: per metre towards the resting position once the joint is where it is wanted.
         wrong_penalty: when anything else is grasped; ends the episode.
         rest_threshold: farthest end effector from its resting position at success, m.
-        failed_stop_ends: whether a stop without success ends the episode. False is for training
-            from scratch: otherwise stop is unlearned long before it could have succeeded.
-        failed_stop_penalty: lost at such a stop.
     """
 
     joint_name: str = ""
@@ -99,8 +97,6 @@ class ArticulatedTask(Task[ArticulatedProgress]):
     rest_reward: float = 1.0
     wrong_penalty: float = 5.0
     rest_threshold: float = AT_REST
-    failed_stop_ends: bool = True
-    failed_stop_penalty: float = 0.0
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: before the handle; the piece's other joints are shut."""
@@ -202,11 +198,8 @@ class ArticulatedTask(Task[ArticulatedProgress]):
         )
         success = there & ~view.holds & (view.rest_distance < self.rest_threshold) & stop
         failed = stop & ~success
-        if self.failed_stop_penalty:
-            reward = reward - self.failed_stop_penalty * failed
-        ends = {"wrong_grasp": wrong, "hold_violation": state.hold_violation}
-        if self.failed_stop_ends:
-            ends["stop"] = failed
+        reward, ends = self.after_stops(reward, failed)
+        ends = {"wrong_grasp": wrong, "hold_violation": state.hold_violation, **ends}
         return Advance(
             {
                 "joint": error,

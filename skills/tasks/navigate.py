@@ -9,13 +9,14 @@ import numpy as np
 from numpy.random import Generator
 
 from skills.interface import SkillCall
-from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.base import Advance, Progress
 from skills.tasks.course import EVERYWHERE, Course, with_way
 from skills.tasks.goals import front_point, handle_goal, object_goal
 from skills.tasks.outlines import open_door
 from skills.tasks.places import container_of, door_moved
 from skills.tasks.starts import NoStartError, Spawn, Start, draw_target, free_poses
 from skills.tasks.state import GoalRow, View
+from skills.tasks.stops import StoppedTask
 from skills.tasks.tolerances import ARRIVED, FACING, ROBOT_AT
 from tpsrl.geometry.arrays import Array, change, wrap
 from tpsrl.sim.door import Simulator
@@ -30,7 +31,7 @@ class NavigateProgress(Progress):
 
 
 @dataclass(frozen=True)
-class NavigateTask(Task[NavigateProgress]):
+class NavigateTask(StoppedTask[NavigateProgress]):
     """Drive near a place, face it and stop.
 
     Attributes:
@@ -52,9 +53,6 @@ class NavigateTask(Task[NavigateProgress]):
         success_angle: largest bearing at success, rad.
         min_start_distance: least straight distance to the goal at the start, m.
         holding_probability: of starting with the target in the hand; the goal is then its goal.
-        failed_stop_ends: whether a stop without success ends the episode. False is for training
-            from scratch: otherwise stop is unlearned, or ends episodes, before driving is learned.
-        failed_stop_penalty: lost at such a stop.
     """
 
     distance_reward: float = 1.0
@@ -69,8 +67,6 @@ class NavigateTask(Task[NavigateProgress]):
     success_angle: float = FACING
     min_start_distance: float = 3.0
     holding_probability: float = 0.167
-    failed_stop_ends: bool = True
-    failed_stop_penalty: float = 0.0
 
     def start_state(self, sim: Simulator, env_id: int, rng: Generator, spawn: Spawn) -> Start:
         """See :meth:`Task.start_state`: far from the goal, sometimes holding the target."""
@@ -139,8 +135,7 @@ class NavigateTask(Task[NavigateProgress]):
         if self.needs_geodesic == "course":
             there = there & (distance <= self.most_left)
         failed = stop & ~there
-        if self.failed_stop_penalty:
-            reward = reward - self.failed_stop_penalty * failed
+        reward, ends = self.after_stops(reward, failed)
         if self.left_penalty and self.needs_geodesic == "course":
             lost = self.left_penalty * (distance - self.left_slack)
             reward = reward - xp.where(there & stop & (lost > 0.0), lost, 0.0)
@@ -148,7 +143,7 @@ class NavigateTask(Task[NavigateProgress]):
             {"distance": distance, "angle": xp.where(near, turn, progress.angle)},
             reward,
             there & stop,
-            {"stop": failed} if self.failed_stop_ends else {},
+            ends,
             {"distance": flat, "angle": angle},
             failed,
         )

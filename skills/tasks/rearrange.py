@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from skills.interface import SkillCall
-from skills.tasks.base import Advance, Progress, Task
+from skills.tasks.base import Advance, Progress
 from skills.tasks.course import EVERYWHERE, Course, Lead
 from skills.tasks.starts import (
     NoStartError,
@@ -20,6 +20,7 @@ from skills.tasks.starts import (
     put_near,
 )
 from skills.tasks.state import GoalRow, View
+from skills.tasks.stops import StoppedTask
 from skills.tasks.tolerances import OBJECT_AT, RELEASED_AT
 from tpsrl.geometry.arrays import Array
 from tpsrl.sim.door import Simulator
@@ -49,7 +50,7 @@ class RearrangeProgress(Progress):
 
 
 @dataclass(frozen=True)
-class RearrangeTask(Task[RearrangeProgress]):
+class RearrangeTask(StoppedTask[RearrangeProgress]):
     """Drive to the object, grasp it, bring it to its goal, let go and stop.
 
     The reward is habitat-lab's ``MoveObjectsReward``: first nearer to the object, then the object
@@ -69,9 +70,6 @@ class RearrangeTask(Task[RearrangeProgress]):
         place_threshold: m.
         release_reward: when the object is first let go within ``goal_threshold`` of its goal.
         goal_threshold: farthest object from its goal at success, m.
-        failed_stop_ends: whether a stop without success ends the episode. False is for training
-            from scratch: otherwise stop is unlearned long before it could have succeeded.
-        failed_stop_penalty: lost at such a stop.
         mistakes_end: whether another object or a handle in the hand, or an object that is let go
             away from its goal, ends the episode, and takes ``mistake_cost``: for training.
         mistake_cost: whatever is mastered, unlike ``mistake_penalty``.
@@ -89,8 +87,6 @@ class RearrangeTask(Task[RearrangeProgress]):
     place_threshold: float = RELEASED_AT
     release_reward: float = 0.0
     goal_threshold: float = OBJECT_AT
-    failed_stop_ends: bool = True
-    failed_stop_penalty: float = 0.0
     mistakes_end: bool = False
     mistake_cost: float = 2.0
     later: float = 0.0
@@ -173,9 +169,7 @@ class RearrangeTask(Task[RearrangeProgress]):
         if self.suction_penalty:
             reward = reward - self.suction_penalty * view.sucks_in_vain
         failed = stop & ~done
-        if self.failed_stop_penalty:
-            reward = reward - self.failed_stop_penalty * failed
-        ends = {"stop": failed} if self.failed_stop_ends else {}
+        reward, ends = self.after_stops(reward, failed)
         if self.mistakes_end:
             other = view.holds & ~held & progress.empty
             lost = progress.held & ~held & ~done
