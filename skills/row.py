@@ -91,7 +91,6 @@ class SkillRow:
             (``ppo.max_correlation``).
         teachers: how many learn it from seeds of their own before one learns from all of them
             (``config=merged``); 1 for one alone.
-        patient: whether its teacher then goes on with a longer horizon (``config=patient``).
         placed: it takes from or sets down in a place, whose kind (``skills.tasks.places.KINDS``)
             training may choose (``places=``) and results name.
     """
@@ -114,7 +113,6 @@ class SkillRow:
     driving: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, float] = field(default_factory=dict)
     teachers: int = 1
-    patient: bool = False
 
     @property
     def uses_arm(self) -> bool:

@@ -250,7 +250,6 @@ ROWS = (
         },
         lasting=(0.8, 0.8, 0.0, 0.0, 0.0, 0.0, 0.0),  # as long as there are labels
         teachers=2,
-        patient=True,
         placed=True,
     ),
     _articulated(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from skills import training
@@ -48,8 +48,7 @@ def run(skills: Sequence[str], words: Sequence[str]) -> TrainResult | None:
     With ``config=`` into ``OUT/SKILL``. Without, every skill's teacher into ``OUT/teachers/SKILL``
     first (unless ``teacher=`` names others'), and then the student that learns from it. A skill of
     several teachers (``teachers=``, or as its row says) has them in ``OUT/teachers/SKILL_1`` and so
-    on, of one seed after the other, and there the one that learns from them. Where the row says so
-    (``patient``) that one is ``OUT/teachers/SKILL_0``, and what goes on from it the teacher.
+    on, of one seed after the other, and there the one that learns from them.
 
     Args:
         skills: which.
@@ -104,35 +103,22 @@ def _jobs(skills: Sequence[str], words: Sequence[str]) -> list[_Job]:
         return [job(skill, folder / skill, "config=student") for skill in skills]
     jobs: list[_Job] = []
     for skill in skills:
-        jobs += _teacher(skill, folder / "teachers" / skill, count, _seed(words), job)
+        teacher = folder / "teachers" / skill
+        of_each = count or row_of(skill).teachers
+        if of_each == 1:
+            jobs.append(job(skill, teacher, "config=teacher"))
+            continue
+        # Their own seeds come last: seed= of the command line is that of all the other runs.
+        members = [teacher.with_name(f"{skill}_{k}") for k in range(1, of_each + 1)]
+        for k, member in enumerate(members, 1):
+            place, said = job(skill, member, "config=teacher")
+            jobs.append((place, [*said, f"seed={_seed(words) + k - 1}"]))
+        listed = f"distill.others=[{','.join(map(str, members[1:]))}]"
+        jobs.append(job(skill, teacher, "config=merged", f"teacher={members[0]}", listed))
     students = (
         job(s, folder / s, "config=student", f"teacher={folder / 'teachers' / s}") for s in skills
     )
     return [*jobs, *students]
-
-
-def _teacher(
-    skill: str, place: Path, count: int | None, seed: int, job: Callable[..., _Job]
-) -> list[_Job]:
-    """Return the runs that make a skill's teacher."""
-    row = row_of(skill)
-    of_each = count or row.teachers
-    first = place.with_name(f"{skill}_0") if row.patient else place
-    jobs: list[_Job] = []
-    if of_each == 1:
-        jobs.append(job(skill, first, "config=teacher"))
-    else:
-        # Their own seeds come last: seed= of the command line is that of all the other runs.
-        members = [place.with_name(f"{skill}_{k}") for k in range(1, of_each + 1)]
-        for k, member in enumerate(members, 1):
-            folder, said = job(skill, member, "config=teacher")
-            jobs.append((folder, [*said, f"seed={seed + k - 1}"]))
-        listed = f"distill.others=[{','.join(map(str, members[1:]))}]"
-        jobs.append(job(skill, first, "config=merged", f"teacher={members[0]}", listed))
-    if row.patient:
-        size = ["net.mlp=[256,256]"] if of_each == 1 else []  # that of what it goes on from
-        jobs.append(job(skill, place, "config=patient", f"pretrained={first}", *size))
-    return jobs
 
 
 def _count(words: Sequence[str]) -> int | None:

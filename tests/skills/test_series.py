@@ -56,20 +56,6 @@ def test_skills_have_as_many_teachers_as_their_rows_say() -> None:
     assert one == [Path("a/teachers/pick"), Path("a/pick")]
 
 
-def test_a_patient_teacher_goes_on_from_the_one_of_several(tmp_path: Path) -> None:
-    small = [word for word in SMALL if "episodes" not in word]
-    episodes = f"env_args.episodes={shipped('rearrange_easy')}"
-    words = ["train", "skills=[place]", "teachers=1", *small, episodes, f"out={tmp_path}"]
-    assert main(words) == 0
-    first, teacher = tmp_path / "teachers" / "place_0", tmp_path / "teachers" / "place"
-    assert Path(config_of(teacher)["pretrained"]).is_relative_to(first)
-    assert config_of(first)["ppo"]["final_gamma"] < config_of(teacher)["ppo"]["final_gamma"]
-    assert Path(config_of(tmp_path / "place")["distill"]["teacher"]).is_relative_to(teacher)
-    folders = [folder for folder, _ in series._jobs(("place",), ["out=a"])]
-    names = [*(f"place_{k}" for k in range(1, row_of("place").teachers + 1)), "place_0", "place"]
-    assert folders == [*(Path("a/teachers") / name for name in names), Path("a/place")]
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
