@@ -35,9 +35,9 @@ class PlaceTask(Task[PlaceProgress]):
             :func:`skills.tasks.places.detour`: for training.
         way: until the base stands within reach of the goal, so many metres of distance is one that
             is left of its way there, and ``shut``: see :class:`~skills.tasks.pick.PickTask`.
-        strays_end: an object that is farther than ``goal_threshold`` after its release ends the
-            episode, as a wrong release does, and takes ``place_reward`` back: for training. It
-            rolls, or falls off, and nothing brings it home.
+        strays_end: an object that is farther than ``off_slack`` beyond ``goal_threshold`` after its
+            release ends the episode, as a wrong release does, and takes ``place_reward`` back: for
+            training. It rolls, or falls off, and nothing brings it home.
         place_reward: at the first correct release; one elsewhere ends the episode.
         off_penalty: lost at a correct release, per metre that the object is then farther from its
             goal than ``off_slack``. Who knows that distance exactly otherwise lets go at
@@ -108,7 +108,8 @@ class PlaceTask(Task[PlaceProgress]):
             off = view.goal_distance - self.off_slack
             reward = reward - self.off_penalty * xp.where(right & (off > 0.0), off, 0.0)
         if self.strays_end:
-            strayed = ~view.holds & ~progress.held & ~at_goal
+            off = view.goal_distance > self.goal_threshold + self.off_slack
+            strayed = ~view.holds & ~progress.held & off
             reward = reward - self.place_reward * strayed
             wrong = wrong | strayed
         success = ~view.holds & at_goal & (view.rest_distance < self.rest_threshold)
