@@ -118,9 +118,9 @@ class StartRecorder:
     def note(self, sim: Simulator, env_id: int, call: SkillCall) -> None:
         """Note the present state, in which a skill is called."""
         self._called[call] += 1
-        enough = self.tries and self._called[call] > self.tries
-        holds_handle = int(sim.state().held_marker[env_id]) >= 0
-        if not (enough or holds_handle or call.skill in HELPERS):
+        if call.skill in HELPERS or (self.tries and self._called[call] > self.tries):
+            return
+        if int(sim.state().held_marker[env_id]) < 0:
             self.starts.append(capture_start(sim, env_id, call))
 
 

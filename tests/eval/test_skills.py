@@ -138,12 +138,6 @@ def test_an_interrupted_measurement_is_not_exported(tmp_path, capsys):
     assert "is not complete" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["eval"], ["eval", "skill=pick"], ["record"]])
-def test_engine_is_now_sim(words, capsys):
-    assert main([*words, "engine=habitat"]) == 2
-    assert "it is 'sim' now" in capsys.readouterr().err
-
-
 def test_policies_and_teachers_are_those_that_ship():
     for agent, folder in {"tpsrl": SHIPPED, "teacher": SHIPPED / "teacher"}.items():
         policy, env_args = parts_of(SkillEvalConfig(skill="open_fridge", agent=agent))

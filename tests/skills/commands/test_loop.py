@@ -144,7 +144,6 @@ def test_wrong_weights_are_one_sentence(trained, tmp_path, capsys):
         (["demo", "weights=absent"], "no such file or folder"),
         (["export", "weights=absent"], "no such file or folder"),
         (["average", "weights=[absent,absent]"], "no such file or folder"),
-        (["export", f"run={trained}"], "it is 'weights' now"),
         (["export", f"weights={trained}", "skill=place"], "give skill=pick"),
     ):
         assert main(words) == 2, words
