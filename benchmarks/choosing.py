@@ -4,9 +4,10 @@
 every candidate (``shipped``, or anything that ``weights=`` takes) at the same starts: the skill's
 own in ``train`` and in ``widedev``, forty layouts drawn at random that no training and no result is
 of, and those where the chain of the policies that ship arrives in ``widedev``, in Tidy House,
-Prepare Groceries and Set Table. It prints a table in Markdown and who has most successes of
-``widedev``; train stands there to show who learned it by heart. Val and test are for measuring: it
-does not know them. The same command goes on where it was broken off.
+Prepare Groceries and Set Table (``scenarios=``: not all of them call every skill). It prints a
+table in Markdown and who has most successes of ``widedev``; train stands there to show who learned
+it by heart. Val and test are for measuring: it does not know them. The same command goes on where
+it was broken off.
 
 ``agent`` says whose chain arrives: ``tpsrl`` for students, ``teacher`` for teachers. Candidates may
 be either, a card says what a policy senses.
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.names import run_main
+from benchmarks.names import chosen, run_main
 from eval.commands import eval as evaluation
 from eval.commands import handoff
 from eval.statistics import wilson
@@ -51,7 +52,8 @@ class Config:
     agent: str = option("tpsrl", "whose chain arrives; shipped is of it", choices=AGENTS)
     episodes: int = option(400, "own starts, of train and of widedev each", min=1)
     starts: int = option(150, "most arrivals of each scenario", min=0)
-    chains: int = option(80, "chains that are run to have them", min=1)
+    chains: int = option(80, "chains of each scenario that are run to have them", min=1)
+    scenarios: str = option(",".join(SCENARIOS), "whose chains, with commas")
     seed: int = option(0, "of the first episode", min=0)
     out: Path = option(Path("outputs/choosing"), "folder of everything")
     workers: int = field(default_factory=all_cores, metadata={"help": "processes", "min": 1})
@@ -107,12 +109,13 @@ def own_starts(config: Config) -> list[Starts]:
 def arrivals(config: Config) -> list[Starts]:
     """Run the chains and return where they call the skill, of scenarios that do."""
     rows = []
-    for scenario in SCENARIOS if config.starts else ():
+    for scenario in chosen(config.scenarios, SCENARIOS, "scenarios") if config.starts else ():
         file = config.out.resolve() / f"{scenario}_{config.agent}.npz"
-        words = [f"scenario={scenario}", f"split={SPLIT}", f"agent={config.agent}", "executor=hab"]
         if not file.exists():
-            more = [f"episodes={config.chains}", f"workers={config.workers}", f"out={file}"]
-            handoff.run(words + more)
+            made = make_episodes(load_scenario(scenario), SPLIT, config.chains, config.workers)
+            words = [f"scenario={scenario}", f"data={made}", f"agent={config.agent}", f"out={file}"]
+            counts = [f"episodes={config.chains}", f"workers={config.workers}"]
+            handoff.run([*words, *counts, "executor=hab"])
         count = min(len(beginnings([file], config.skill)[0]), config.starts)
         if count:
             told = (f"handoff={file}", f"seed={config.seed}")

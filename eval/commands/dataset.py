@@ -36,7 +36,7 @@ HELP = """Write what an agent did as a data set in LeRobot's format v3.0 (docs/d
                                      command again goes on where it was stopped
                                      (launch=ray: on a cluster that shares out=, docs/cluster.md)
   tpsrl dataset replay data=DIR      do the recorded actions again, compare with what was recorded
-  tpsrl dataset clone data=DIR skill=open_cab out=DIR
+  tpsrl dataset clone data=DIR skill=pick out=DIR
                                      learn a skill from it (behaviour cloning) and try it"""
 
 

@@ -45,10 +45,12 @@ def test_candidates_have_names_of_their_own(tmp_path):
 
 
 def test_it_measures_and_goes_on(tmp_path, capsys):
-    words = ["skill=open_cab", "episodes=2", "starts=0", f"out={tmp_path}", "workers=1"]
+    words = ["skill=open_cab", "episodes=2", "starts=1", "chains=1", "scenarios=set_table"]
+    words += [f"out={tmp_path}", "workers=2"]
     choosing.main(words)
     first = capsys.readouterr().out
-    assert "| candidate | own, train, of 2 | own, widedev, of 2 | widedev, of 2 |" in first
+    head = "| candidate | own, train, of 2 | own, widedev, of 2 | arrives, set_table, of 1 |"
+    assert f"{head} widedev, of 3 |" in first
     assert first.splitlines()[-1].endswith("learned from: shipped")
     file = tmp_path / "open_cab_shipped_own_widedev" / "episodes.jsonl"
     written = file.read_text()  # with seconds, which a second run would not meet again
