@@ -29,12 +29,13 @@ from planner.chain.catalog import agent_kind
 from skills.book import BOOK, row_of
 from skills.chain_starts import SCENARIOS
 from skills.envs.starts import beginnings
-from skills.learned.cards import SHIPPED
+from skills.learned.cards import SHIPPED, digest, policies_in
 from skills.learned.find import find_policy
 from tpsrl.errors import UserError
 from tpsrl.generation.rules import load_scenario
 from tpsrl.jobs.processes import all_cores
 from tpsrl.provide import make_episodes
+from tpsrl.scenes.cache import cache_key
 from ver_trainer.options import option, parse_or_help
 from ver_trainer.reading import read_json
 
@@ -107,10 +108,14 @@ def own_starts(config: Config) -> list[Starts]:
 
 
 def arrivals(config: Config) -> list[Starts]:
-    """Run the chains and return where they call the skill, of scenarios that do."""
-    rows = []
+    """Run the chains and return where they call the skill, of scenarios that do.
+
+    The files' names tell how many chains were run, and by which weights.
+    """
+    rows, acting = [], SHIPPED / agent_kind(config.agent).folder
     for scenario in chosen(config.scenarios, SCENARIOS, "scenarios") if config.starts else ():
-        file = config.out.resolve() / f"{scenario}_{config.agent}.npz"
+        code = cache_key({k: digest(p.path) for k, p in policies_in(acting).items()})
+        file = config.out.resolve() / f"{scenario}_{config.agent}_{config.chains}_{code}.npz"
         if not file.exists():
             made = make_episodes(load_scenario(scenario), SPLIT, config.chains, config.workers)
             words = [f"scenario={scenario}", f"data={made}", f"agent={config.agent}", f"out={file}"]
@@ -131,7 +136,7 @@ def measured(config: Config, name: str, weights: Path, starts: Starts) -> dict[s
         f"workers={config.workers}", *starts.words,
     ]  # fmt: skip
     if evaluation.run(words):
-        raise UserError(f"{out} has episodes that failed; the same command tries them again.")
+        raise UserError(f"{out}/episodes.jsonl has errors ('extra'); remove {out} to try again.")
     return read_json(out / "summary.json")
 
 

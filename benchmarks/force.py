@@ -3,7 +3,7 @@
 Runs the scripted chains on val episodes of the three scenarios, then random actions in Pick. It
 prints the 99th percentile over episodes of the largest contact force of a chain and the largest
 force that random actions make, and what each skill feels in successful episodes: the numbers that
-the limits of the skill environments (``skills/book.py``) were chosen from.
+the limits of the skill environments (``skills/rows.py``) were chosen from.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eval.episode import GOAL_REFUSED
+from eval.episode import NOT_PLAYED
 from eval.skills import SkillEvalConfig, study_of
 from eval.spec import EvaluationSpec, evaluation_spec
 from eval.trials import SkillStudy
@@ -99,11 +99,10 @@ def read_evaluation(
 
 def failed(records: Mapping[int, Mapping[str, Any]]) -> list[int]:
     """Return the indices of the episodes that came to an end without success."""
-    broken = (GOAL_REFUSED, "error", "worker_died")
     return [
         index
         for index, record in sorted(records.items())
-        if not record["success"] and (record.get("end") or record.get("cause")) not in broken
+        if not record["success"] and (record.get("end") or record.get("cause")) not in NOT_PLAYED
     ]
 
 

@@ -25,6 +25,8 @@ from tpsrl.sim.door import SimState, Simulator
 NO_SKILL = "(none)"
 """Skill name of failures that happened outside of any skill."""
 GOAL_REFUSED = "goal_refused"
+NOT_PLAYED = (GOAL_REFUSED, "error", "worker_died")
+"""Ends of episodes of which nothing was measured."""
 """End of an episode that cannot have the goal in words."""
 
 
@@ -297,22 +299,24 @@ def _add_report(record: EpisodeRecord, report: AgentReport) -> None:
 def blame(record: EpisodeRecord) -> dict[str, str]:
     """Say which skill ended a failed episode, and why.
 
-    The last skill that did not succeed is blamed; if every skill says it succeeded, the last one of
-    a plan is (not the wait after it), with what the task saw as the cause. Where the plan was
+    The last skill that did not succeed is blamed, but for those of which it does not matter (arm
+    resets, detours); if every skill says it succeeded, the last one of a plan is (not the wait
+    after it), with what the task saw as the cause. Where the plan was
     carried out without a look at what came of it, manipulations fail in a row: who brings a wrong
     object to the goal is not to blame, who grasped it is. So there the first of the row is blamed.
     """
     last = record.skills[-1] if record.skills else None
-    unsuccessful = [skill for skill in record.skills if skill["outcome"] != "success"]
-    if record.end in {"diverged", GOAL_REFUSED, "error", "worker_died"}:
+    needed = [skill for skill in record.skills if not skill.get("optional")]
+    unsuccessful = [skill for skill in needed if skill["outcome"] != "success"]
+    if record.end in ("diverged", *NOT_PLAYED):
         return {"skill": last["skill"] if last else NO_SKILL, "cause": record.end}
     if record.end == "max_steps":
         cause = "no_stop" if record.goal_at_end else "max_steps"
         return {"skill": last["skill"] if last else NO_SKILL, "cause": cause}
     if unsuccessful:
-        skill = unsuccessful[-1] if record.replans else _first_of_row(record.skills)
+        skill = unsuccessful[-1] if record.replans else _first_of_row(needed)
         return {"skill": skill["skill"], "cause": skill["cause"] or skill["outcome"]}
-    real = [skill for skill in record.skills if skill["skill"] not in (*HELPERS, *MOTIONS)]
+    real = [skill for skill in needed if skill["skill"] not in (*HELPERS, *MOTIONS)]
     blamed = real[-1] if real else last
     return {"skill": blamed["skill"] if blamed else NO_SKILL, "cause": "goal_not_reached"}
 

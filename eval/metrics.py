@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.episode import EpisodeRecord
+from eval.episode import NOT_PLAYED, EpisodeRecord
 from eval.statistics import bootstrap, wilson
 
 
@@ -16,10 +16,12 @@ def summarize(records: Iterable[EpisodeRecord], seed: int = 0) -> dict[str, Any]
     """Return the metrics of a set of episodes as plain values.
 
     Args:
-        records: any number of episodes; each counts once.
+        records: any number of episodes; each counts once. Those of which nothing was measured
+            (:data:`eval.episode.NOT_PLAYED`) have no steps, distance, forces and replans to count.
         seed: of the bootstrap.
     """
     rows = sorted(records, key=lambda record: record.index)
+    begun = [row for row in rows if row.end not in NOT_PLAYED]
     return {
         "episodes": len(rows),
         "success": _rate([row.success for row in rows], seed),
@@ -30,12 +32,12 @@ def summarize(records: Iterable[EpisodeRecord], seed: int = 0) -> dict[str, Any]
         "ends": dict(Counter(row.end for row in rows)),
         "diverged": [_name(row) for row in rows if row.end == "diverged"],
         "errors": [_name(row) for row in rows if row.end in {"error", "worker_died"}],
-        "steps": _spread(rows, "steps", seed),
+        "steps": _spread(begun, "steps", seed),
         "steps_of_successes": _spread([row for row in rows if row.success], "steps", seed),
-        "distance": _spread(rows, "distance", seed),
-        "force_max": _spread(rows, "force_max", seed),
-        "force_sum": _spread(rows, "force_sum", seed),
-        "replans": _spread(rows, "replans", seed),
+        "distance": _spread(begun, "distance", seed),
+        "force_max": _spread(begun, "force_max", seed),
+        "force_sum": _spread(begun, "force_sum", seed),
+        "replans": _spread(begun, "replans", seed),
         "throughput": throughput(rows),
     }
 

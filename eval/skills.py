@@ -69,7 +69,7 @@ class SkillEvalConfig(TrialConfig):
     sim: str = field(default="mujoco", metadata=options.SIM)
     gpu: int = field(default=-1, metadata=options.GPU)
     habitat: HabitatConfig = field(default_factory=HabitatConfig)
-    depth: int | None = option(None, "pixels of depth; null for what the policy was trained on")
+    depth: int | None = option(None, "pixels of depth; null: the policy's, it takes no others")
     out: Path | None = option(None, "result folder; null for outputs/skills/SKILL_SPLIT_AGENT")
     workers: int = field(default_factory=all_cores, metadata=options.WORKERS)
     attempts: int = field(default=3, metadata=options.ATTEMPTS)
@@ -84,13 +84,25 @@ def evaluate_skill(config: SkillEvalConfig) -> int:
     out = config.out or Path("outputs/skills") / name
     study = study_of(config, Keeper(out.resolve(), config.record))
     data = _fingerprint(config)
-    jobs = [TrialJob(k, config.seed + k, data) for k in range(config.episodes)]
+    jobs = [TrialJob(k, config.seed + k, data) for k in range(_count(config))]
     label = f"{config.agent} {config.skill}"
     limits = (config.workers, config.attempts, config.timeout)
     summary = measure(study, jobs, out, *limits, label, config.launch)
     _print(config, summary)
     print(f"{out / 'summary.json'}\n{write_report(out)}")
     return report_errors(summary, out)
+
+
+def _count(config: SkillEvalConfig) -> int:
+    """Return how many episodes there are to run: one from each hand-off start, if so many."""
+    if config.handoff is None or config.places:
+        return config.episodes
+    most = len(beginnings([config.handoff], config.skill)[0])
+    if most < config.episodes:
+        print(
+            f"{config.handoff} has {most} starts of {config.skill}: one episode from each of them"
+        )
+    return min(config.episodes, most)
 
 
 def study_of(config: SkillEvalConfig, keeper: Keeper | None = None) -> SkillStudy:
@@ -114,7 +126,7 @@ def _fingerprint(config: SkillEvalConfig) -> str:
     """Return a short hash of the data that a seed draws its episode from."""
     digest = hashlib.sha256()
     if config.handoff is not None:
-        digest.update(_bytes(config.handoff))
+        digest.update(b"each start once" + _bytes(config.handoff))
     scenario = row_of(config.skill).task.scenario
     scenes = choose_scenes(config.path, config.data, scenario, config.split, None)
     if scenes is not None:
@@ -151,9 +163,11 @@ def parts_of(config: SkillEvalConfig) -> tuple[PolicyFiles | None, dict[str, Any
             raise UserError(
                 f"{policy.path} was trained with contract=parity; give contract=parity."
             )
-        if policy.card.depth is not None:
-            depth = config.depth or policy.card.depth
+        depth = policy.card.depth
         env_args |= _as_trained(policy)
+    if config.depth not in (None, depth):
+        sees = "no depth" if depth is None else f"depth of {depth} pixels"
+        raise UserError(f"depth={config.depth}: who acts here sees {sees}; leave depth= out.")
     env_args |= {"depth": depth, "split": config.split}
     if config.places:
         env_args["places"] = tuple(config.places)

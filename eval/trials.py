@@ -208,6 +208,22 @@ def scenes_of(env: SkillEnv) -> dict[str, Any]:
     }
 
 
+def handoff_start(env: SkillEnv, seed: int) -> int | None:
+    """Return the index of the hand-off start at which the episode of a seed begins.
+
+    As many seeds in a row as there are starts begin at each of them once: a policy's mean does
+    nearly the same wherever it begins twice, which would count as evidence.
+
+    Returns:
+        ``None`` where not all episodes begin at such starts, or only at those of some kinds of
+        places: the seed draws where.
+    """
+    count = len(env.worlds.starts.starts)
+    if not count or env.config.handoff_fraction < 1.0 or env.config.places:
+        return None
+    return int(np.random.default_rng(count).permutation(count)[seed % count])
+
+
 class Trial:
     """The episode of a seed, begun and not yet played.
 
@@ -225,7 +241,9 @@ class Trial:
 
     def __init__(self, env: SkillEnv, agent: EnvAgent, seed: int) -> None:
         self.env, self.agent, self.seed = env, agent, seed
-        self.observation, self._info = env.reset(seed=seed)
+        start = handoff_start(env, seed)
+        options = None if start is None else {"start": start}
+        self.observation, self._info = env.reset(seed=seed, options=options)
         self._where = _place(env)
         agent.reset(seed)
         run = SkillRecord(env.skill, _action(env), policy=_policy(agent))

@@ -47,6 +47,8 @@ def clone(
         raise ConfigError("cloning is for Box actions and policies without memory: net.core=none")
     seen = {name: torch.as_tensor(observations[name]) for name in policy.actor_obs}
     for encoder, norm in policy.normalizers():
+        if encoder is not policy.encoder:
+            continue  # the critic's own, which is not cloned
         rows = encoder.vector(seen)
         norm.update(rows.mean(0), rows.var(0, unbiased=False), len(rows))
     wanted = torch.as_tensor(actions, dtype=torch.float32)

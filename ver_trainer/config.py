@@ -51,7 +51,9 @@ class CollectConfig:
         " for a policy with memory, unless collection and learning overlap, else dispatch",
         choices=("auto", "dispatch", "replay"),
     )
-    step_timeout: float = option(60.0, "s before an environment's step counts as hung", above=0)
+    step_timeout: float = option(
+        60.0, "s that a step may take, times those that its process steps", above=0
+    )
     start_timeout: float = option(180.0, "s for making and first resetting one", above=0)
     max_faults: int = option(10, "environments that may fail before the run ends", min=0)
     worker_nice: int = option(0, "niceness of worker processes", min=-20, max=19)
@@ -225,6 +227,11 @@ def validate_pretrained(config: TrainConfig) -> None:
     for key, used in wanted.items():
         if used and not config.pretrained:
             raise ConfigError(f"'{key}' needs a pretrained policy: give pretrained=PATH")
+    if config.net.freeze_norm and not config.net.normalize_obs:
+        raise ConfigError(
+            "'net.freeze_norm' keeps statistics of observations, which net.normalize_obs=false"
+            " does not take: set that, or leave net.freeze_norm out"
+        )
     parts = config.pretrained_parts
     if config.net.freeze_norm and parts and "encoder" not in parts:
         raise ConfigError(
@@ -290,6 +297,11 @@ def _validate_collect(config: TrainConfig) -> None:
             f"collect.num_inference_workers={collect.num_inference_workers} needs "
             "collector=workers, scheme=ver, nover or ddppo and no overlap: use 1, or change these"
         )
+    if config.scheme == "ddppo" and collect.final_batch == "dispatch":
+        raise ConfigError(
+            "collect.final_batch=dispatch lets environments step while the learner works, and"
+            " scheme=ddppo waits for all of them: use another scheme, or leave it out"
+        )
     if max(collect.min_batch, collect.max_batch) > collect.num_envs:
         raise ConfigError(
             f"collect.min_batch and collect.max_batch cannot be above collect.num_envs="
@@ -308,10 +320,15 @@ def _validate_ppo(config: TrainConfig) -> None:
             f"ppo.gamma={config.ppo.gamma:g} to ppo.final_gamma={config.ppo.final_gamma:g}: a"
             " discount that changes along the training stays below 1"
         )
-    if config.ppo.max_std and (config.net.std != "parameter" or config.scheme == "decoupled"):
+    if config.ppo.max_std and config.net.std != "parameter":
         raise ConfigError(
-            f"ppo.max_std bounds a parameter, which net.std={config.net.std} with scheme="
-            f"{config.scheme} does not have here: use net.std=parameter and another scheme"
+            f"ppo.max_std bounds a parameter, which net.std={config.net.std} does not have: use"
+            " net.std=parameter"
+        )
+    if config.ppo.max_std and config.scheme == "decoupled":
+        raise ConfigError(
+            "ppo.max_std is not for scheme=decoupled, whose weights are changed elsewhere: use"
+            " another scheme, or leave it out"
         )
 
 

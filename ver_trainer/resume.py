@@ -135,7 +135,8 @@ def _check_teachers(extras: Sequence[Extra], config: TrainConfig) -> None:
     for extra in extras:
         if not getattr(extra, "is_another", False):
             continue
-        key = "pretrained" if extra.name == "anchor" else "distill.teacher"
+        others = " or distill.others" if config.distill.others else ""
+        key = "pretrained" if extra.name == "anchor" else f"distill.teacher{others}"
         sentence = (
             f"the policy of {key} is not the one that this run had: its run folder has another "
             "best or newest checkpoint now"

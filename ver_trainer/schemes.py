@@ -98,7 +98,8 @@ def collect_rules(config: TrainConfig) -> CollectRules:
     # processes infer there is always something to step meanwhile.
     most = -(-n // 2) if workers == 1 else min(-(-3 * n // (2 * workers)), n)
     highest = collect.max_batch or max(most, collect.min_batch)
-    lowest = collect.min_batch or max(int(n / workers / 1.5), 1)
+    few = -(-n // 2) if workers == 1 else max(int(n / workers / 1.5), 1)
+    lowest = collect.min_batch or few
     return CollectRules(
         lock_step=scheme.lock_step,
         quota=scheme.quota,

@@ -23,6 +23,7 @@ class SkillRecord:
         cause: short reason of a failure, e.g. ``"dropped"``, ``"unreachable"``.
         policy: ``"learned"`` or ``"scripted"`` (a stand-in, which reads privileged state); ``""``
             for arm resets and waits, which are scripted in the benchmark too.
+        optional: whether it succeeds does not matter: it is never blamed.
     """
 
     skill: str
@@ -31,6 +32,7 @@ class SkillRecord:
     outcome: str = "running"
     cause: str = ""
     policy: str = ""
+    optional: bool = False
 
 
 @dataclass

@@ -151,7 +151,7 @@ class TpsrlAgent:
         )
         skill.reset(sim, env_id, step.call, int(seed))
         name = step.motion or step.call.skill
-        record = SkillRecord(skill=name, action=step.text)
+        record = SkillRecord(skill=name, action=step.text, optional=step.optional)
         if name not in HELPERS and not step.motion:
             record.policy = "scripted" if skill.privileged else "learned"
         self._report.skills.append(record)

@@ -19,7 +19,8 @@ class SkillEnv(CarriesMastery, gymnasium.Env[dict[str, np.ndarray], np.ndarray])
     ``info`` holds ``success``, ``cause`` (why the episode ended, ``""`` while it runs, see
     ``skills.tasks.state.CAUSES``), ``force`` and ``force_sum`` in newtons, the skill's distances,
     and ``episode_id``, ``layout`` and ``seed`` of the episode. ``reset(options={"seed": s})``
-    repeats the episode whose ``info["seed"]`` was ``s``.
+    repeats the episode whose ``info["seed"]`` was ``s``; with ``"start": k`` it begins at the
+    ``k``-th of its hand-off starts, instead of one that the seed draws.
 
     Args:
         skill: e.g. ``"pick"``; a key of :data:`skills.book.BOOK`.
@@ -55,9 +56,10 @@ class SkillEnv(CarriesMastery, gymnasium.Env[dict[str, np.ndarray], np.ndarray])
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Begin an episode; see the class for ``options``."""
         super().reset(seed=seed)
-        wanted = check_options(options, ("seed",)).get("seed")
+        given = check_options(options, ("seed", "start"))
+        wanted, start = given.get("seed"), given.get("start")
         drawn = int(self.np_random.integers(2**31)) if wanted is None else int(wanted)
-        self.worlds.start([0], [drawn], exact=wanted is not None)
+        self.worlds.start([0], [drawn], wanted is not None, None if start is None else int(start))
         return self._observe(), self._info(None)
 
     def step(

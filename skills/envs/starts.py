@@ -83,12 +83,24 @@ class Starts:
         self._places = dict(places or {})
         self._kinds: dict[int, str] = {}
 
-    def draw(self, env_id: int, seed: int) -> tuple[Origin, GoalRow]:
+    def draw(self, env_id: int, seed: int, index: int | None = None) -> tuple[Origin, GoalRow]:
         """Draw the start that a seed decides, and put a world there.
 
+        Args:
+            env_id: which world.
+            seed: decides everything random.
+            index: of the start of :attr:`starts` that is taken, instead of one that is drawn.
+
         Raises:
-            UserError: none was found in many episodes.
+            UserError: none was found in many episodes, or there is no start of that index.
         """
+        if index is not None:
+            if not 0 <= index < len(self.starts):
+                raise UserError(
+                    f"there is no start {index} of '{self._task.name}', but {len(self.starts)},"
+                    " counted from 0."
+                )
+            return self._put(env_id, seed, self.starts[index])
         rng = np.random.default_rng([seed, 0])
         chained = bool(self.starts) and rng.random() < self._handoff_fraction
         wanted = () if chained and len(set(self._places.values())) > 1 else self._wanted(rng)

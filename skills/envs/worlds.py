@@ -75,21 +75,28 @@ class SkillWorlds:
         self._steps: Array | None = None
         self._told: Array | None = None
 
-    def start(self, env_ids: Sequence[int], seeds: Sequence[int], exact: bool = False) -> None:
+    def start(
+        self,
+        env_ids: Sequence[int],
+        seeds: Sequence[int],
+        exact: bool = False,
+        index: int | None = None,
+    ) -> None:
         """Begin episodes in some worlds, each decided by its seed, or by one that failed before.
 
         Args:
             env_ids: which worlds.
             seeds: one a world.
             exact: by these seeds, whatever failed before.
+            index: of the hand-off start to begin at, instead of a drawn one.
 
         Raises:
-            UserError: no start state was found in many episodes.
+            UserError: no start state was found in many episodes, or none has that index.
         """
         for env_id, seed in zip(env_ids, seeds, strict=True):
             choose = self._failed.take if exact else self._failed.draw
             drawn = choose(env_id, int(seed))
-            self.origins[env_id], self._rows[env_id] = self.starts.draw(env_id, drawn)
+            self.origins[env_id], self._rows[env_id] = self.starts.draw(env_id, drawn, index)
         self._aim(env_ids)
         like = self.sim.state().base_pose
         chosen = np.zeros(self.sim.num_envs, dtype=bool)

@@ -51,3 +51,12 @@ def test_the_wait_after_the_last_action_is_not_to_blame():
     assert blame(record(0, end="stop", skills=done)) == missed
     only = blame(record(0, end="stop", skills=[skill("wait")]))
     assert only == {"skill": "wait", "cause": "goal_not_reached"}
+
+
+def test_what_does_not_matter_is_not_to_blame():
+    reset = {**skill("reset_arm", "timeout"), "optional": True}
+    done = [skill("navigate"), skill("pick"), reset, skill("navigate"), skill("place")]
+    missed = {"skill": "place", "cause": "goal_not_reached"}
+    assert blame(record(0, end="stop", skills=done)) == missed
+    late = [*done[:4], skill("place", "failure", "not at goal"), reset]
+    assert blame(record(0, end="stop", skills=late, replans=1)) == BROUGHT

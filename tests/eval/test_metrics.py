@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eval.episode import EpisodeRecord, StageClock, blame
+from eval.episode import GOAL_REFUSED, EpisodeRecord, StageClock, blame
 from eval.metrics import failures, skill_table, stage_curve, summarize
 from eval.table import print_summary, rate, stage_label
 
@@ -93,3 +93,10 @@ def test_empty_and_full_summaries_print(capsys: pytest.CaptureFixture[str]) -> N
     assert "20.7% to 100.0%" in capsys.readouterr().out
     assert stage_label("stage_3") == "place 3" and stage_label("close_door") == "close door"
     assert rate({"mean": 0.5, "low": 0.0, "high": 1.0}) == "50.0% [0.0, 100.0]"
+
+
+def test_steps_and_forces_are_of_episodes_that_were_played() -> None:
+    played = record(0, end="stop", success=True, steps=1000, force_max=300.0)
+    found = summarize([played, record(1, end=GOAL_REFUSED), record(2, end="error")])
+    assert found["steps"]["mean"] == 1000 and found["force_max"]["median"] == 300
+    assert found["steps"]["count"] == 1 and found["success"]["count"] == 3

@@ -16,6 +16,7 @@ from ver_trainer.distributed.preemption import best_duration
 from ver_trainer.envs.inline import InlinePool
 from ver_trainer.envs.pool import Fault, PoolOptions, WorkerPool
 from ver_trainer.envs.slot import EnvFactory, probe
+from ver_trainer.errors import ConfigError
 from ver_trainer.nets.policy import make_policy
 from ver_trainer.rollout.batch import Rollout
 from ver_trainer.rollout.collector import Collector, CollectRules
@@ -298,3 +299,14 @@ def test_inline_collection_does_not_depend_on_the_clock() -> None:
     collector._ready = [3]
     collector._inference_seconds = 0.0  # patience is over at once, as on a busy machine
     assert len(collector._wait()) == 4
+
+
+def test_an_inference_takes_half_the_environments_by_itself() -> None:
+    most = [f"collect.max_batch={k}" for k in (4, 12, 16)]
+    for words, wanted in zip(([], *([m] for m in most)), (8, 4, 8, 8), strict=True):
+        assert collect_rules(load_config(["collect.num_envs=16", *words])).min_batch == wanted
+
+
+def test_lock_step_dispatches_nothing() -> None:
+    with pytest.raises(ConfigError, match="final_batch=dispatch"):
+        load_config(["scheme=ddppo", "collect.final_batch=dispatch"])

@@ -20,7 +20,7 @@ from ver_trainer.export import (
     load_pretrained,
     save_policy,
 )
-from ver_trainer.nets.heads import Categorical, DiagonalGaussian
+from ver_trainer.nets.heads import Categorical, DiagonalGaussian, GaussianHead
 from ver_trainer.nets.images import ResNet18, SEResNet9
 from ver_trainer.nets.policy import make_policy
 
@@ -188,3 +188,20 @@ def test_a_deviation_that_would_be_cut_is_refused() -> None:
     for words in (["net.initial_std=5"], ["pretrained_std=3", "pretrained=x"]):
         with pytest.raises(ConfigError, match=r"2\.7"):
             load_config(words)
+
+
+@pytest.mark.parametrize("std", ["parameter", "state"])
+def test_a_deviation_at_its_bound_comes_down_again(std: str) -> None:
+    """The gradient of a clamp is zero outside: a deviation that got there would stay."""
+    torch.manual_seed(0)
+    head = GaussianHead(2, 3, std, 2.7)
+    adam, features = torch.optim.Adam(head.parameters(), lr=0.01), torch.ones(4, 2)
+    for sign, rows in ((-1.0, 50), (1.0, 100)):
+        for _ in range(rows):
+            adam.zero_grad()
+            (sign * head(features).entropy().mean()).backward()
+            adam.step()
+        if sign < 0:  # as far as an entropy bonus leads, and momentum a little further
+            assert head(features).log_std.max().item() == 1.0
+            assert head.log_std.max().item() < 1.1
+    assert head(features).log_std.max().item() < 0.9

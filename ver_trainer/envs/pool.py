@@ -255,7 +255,7 @@ class WorkerPool:
                 if now - since > limit * units:
                     what = "start" if starting else "step"
                     row = unit * self.unit_size
-                    detail = f"environment {row} took more than {limit:g} s to {what}"
+                    detail = f"environment {row} took more than {limit * units:g} s to {what}"
                     self._replace(worker, "hung", detail)
                     break
 

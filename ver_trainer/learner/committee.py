@@ -14,7 +14,7 @@ from ver_trainer.nets.heads import Categorical, DiagonalGaussian, MixedActions
 from ver_trainer.nets.policy import Policy
 
 EVERY = 10
-"""Steps of an environment after which another member may take over."""
+"""Fewest steps of an environment before another member may take over."""
 MARGIN = 0.1
 """By how much it has to promise more, in the first one's unit of returns
 (``Policy.return_scale``): hands that change cost something."""
@@ -24,7 +24,8 @@ class Committee(nn.Module):
     """Policies without memory for the same actions, of which one speaks at a time.
 
     At the start of an episode it is the one whose critic promises the highest return of going on by
-    itself from there, and every :data:`EVERY` steps another may take over, by :data:`MARGIN`. The
+    itself from there. Who has spoken for :data:`EVERY` steps and is promised more than, by
+    :data:`MARGIN`, gives over to the one that promises it. The
     state of an environment ``[n, 2]`` is the member that speaks (counted from 1, 0 before the first
     step) and for how many steps it has.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,7 +12,12 @@ from ver_trainer.nets.policy import Policy
 
 @dataclass
 class Losses:
-    """Scalar tensors of one mini-batch."""
+    """Scalar tensors of one mini-batch.
+
+    Attributes:
+        extras: losses that are added to the algorithm's, by name.
+        weighed: the action's, the entropy and its coefficient are part of the total.
+    """
 
     total: Tensor
     action: Tensor
@@ -20,11 +25,13 @@ class Losses:
     entropy: Tensor
     coefficient: Tensor
     stats: dict[str, Tensor]
+    extras: dict[str, Tensor] = field(default_factory=dict)
+    weighed: bool = True
 
     def parts(self) -> dict[str, Tensor]:
         """What the total is made of, by name."""
-        names = ("action", "value", "entropy", "coefficient")
-        return {name: getattr(self, name) for name in names}
+        names = ("action", "value", "entropy", "coefficient") if self.weighed else ("value",)
+        return {name: getattr(self, name) for name in names} | self.extras
 
 
 def describe_fault(policy: Policy, losses: Losses | Tensor, update: int) -> str:

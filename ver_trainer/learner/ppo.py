@@ -310,8 +310,10 @@ class PPOLearner:
                 "approx_kl": (ratio - 1 - (log_prob - batch.log_prob)).mean(),
                 "ratio_max": ratio.max(),
             }
-        total = total + self._extra_losses(out, batch, stats)
-        return Losses(total, action, value, plain, coefficient, stats)
+        extras = self._extra_losses(out, batch, stats)
+        total = total + sum(extras.values(), out.value.new_zeros(()))
+        weighed = bool(self._weight)
+        return Losses(total, action, value, plain, coefficient, stats, extras, weighed)
 
     def _value_loss(self, values: Tensor, batch: MiniBatch) -> Tensor:
         scale, clip = self.policy.return_scale, self.ppo.clip
@@ -321,14 +323,16 @@ class PPOLearner:
             error = torch.max(error, ((batch.value - batch.returns) / scale + near).square())
         return 0.5 * (error * batch.weight).mean()
 
-    def _extra_losses(self, out: Pass, batch: MiniBatch, stats: dict[str, Tensor]) -> Tensor:
-        total = out.value.new_zeros(())
+    def _extra_losses(
+        self, out: Pass, batch: MiniBatch, stats: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
+        losses = {}
         for extra in self.extras:
             found = extra.loss(out, batch)
             if found is not None:
-                total = total + extra.coefficient * found.loss
+                losses[extra.name] = extra.coefficient * found.loss
                 stats |= {f"{extra.name}_{name}": value for name, value in found.stats.items()}
-        return total
+        return losses
 
     def _normalize(self, rollout: Rollout) -> None:
         advantage = rollout.storage.advantage[rollout.rows].astype(np.float64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -235,10 +236,33 @@ class GaussianHead(nn.Module):
         if self.state_std:
             output, offset = output.split(self.size, dim=-1)
             log_std = log_std + offset
-        log_std = log_std.clamp(-10.0, 1.0)
+        log_std = _within(log_std, -10.0, 1.0)
         if self.has_binary:
             return MixedActions(output, log_std, self.binary)
         return DiagonalGaussian(output, log_std)
+
+
+class _Within(torch.autograd.Function):
+    """Clamp whose gradient leads back from outside; ``clamp`` has none there, and stays."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, low: float, high: float) -> Tensor:
+        ctx.save_for_backward(values)
+        ctx.bounds = low, high
+        return values.clamp(low, high)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (values,), (low, high), (grad,) = ctx.saved_tensors, ctx.bounds, grads
+        outwards = ((values > high) & (grad < 0)) | ((values < low) & (grad > 0))
+        return torch.where(outwards, 0.0, grad), None, None
+
+
+def _within(values: Tensor, low: float, high: float) -> Tensor:
+    """Return values within bounds; descent never leads further out, and always back."""
+    if torch.is_grad_enabled() and values.requires_grad:
+        return cast(Tensor, _Within.apply(values, low, high))
+    return values.clamp(low, high)
 
 
 def make_head(
