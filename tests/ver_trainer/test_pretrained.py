@@ -109,5 +109,8 @@ def test_options_that_need_a_pretrained_policy_say_so(option: str, tmp_path: Pat
 
 def test_statistics_that_do_not_come_along_cannot_be_kept(tmp_path: Path) -> None:
     values = {"net.freeze_norm": True, "pretrained": "x", "pretrained_parts": ["core", "actor"]}
+    with pytest.raises(ConfigError, match=r"net\.normalize_obs=false does not take"):
+        train(config(tmp_path / "run", **values))
+    values["net.normalize_obs"] = True
     with pytest.raises(ConfigError, match="pretrained_parts has none: add encoder to it"):
         train(config(tmp_path / "run", **values))

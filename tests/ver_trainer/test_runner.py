@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -74,8 +75,13 @@ def test_schemes_run_and_log_their_lag(scheme: str, core: str, tmp_path: Path) -
         assert max(lag) <= 4
 
 
-@pytest.mark.parametrize("scheme", ["ver", "nover", "ddppo", "decoupled"])
-@pytest.mark.parametrize("final_batch", ["dispatch", "replay"])
+@pytest.mark.parametrize(
+    ("scheme", "final_batch"),
+    [
+        *itertools.product(["ver", "nover", "decoupled"], ["dispatch", "replay"]),
+        ("ddppo", "auto"),
+    ],
+)
 def test_resume_is_bit_for_bit(scheme: str, final_batch: str, tmp_path: Path) -> None:
     """Killed at any update and resumed: the weights at the end are the ones of the whole run."""
     values = {
