@@ -301,9 +301,9 @@ def blame(record: EpisodeRecord) -> dict[str, str]:
 
     The last skill that did not succeed is blamed, but for those of which it does not matter (arm
     resets, detours); if every skill says it succeeded, the last one of a plan is (not the wait
-    after it), with what the task saw as the cause. Where the plan was
-    carried out without a look at what came of it, manipulations fail in a row: who brings a wrong
-    object to the goal is not to blame, who grasped it is. So there the first of the row is blamed.
+    after it), with what the task saw as the cause. Where the plan was carried out without a look at
+    what came of it, manipulations fail in a row: who brings a wrong object to the goal is not to
+    blame, who grasped it is. So there the first of the row is blamed.
     """
     last = record.skills[-1] if record.skills else None
     needed = [skill for skill in record.skills if not skill.get("optional")]

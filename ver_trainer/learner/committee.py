@@ -24,10 +24,9 @@ class Committee(nn.Module):
     """Policies without memory for the same actions, of which one speaks at a time.
 
     At the start of an episode it is the one whose critic promises the highest return of going on by
-    itself from there. Who has spoken for :data:`EVERY` steps and is promised more than, by
-    :data:`MARGIN`, gives over to the one that promises it. The
-    state of an environment ``[n, 2]`` is the member that speaks (counted from 1, 0 before the first
-    step) and for how many steps it has.
+    itself from there. After :data:`EVERY` steps or more another takes over as soon as it promises
+    more by :data:`MARGIN`. The state of an environment ``[n, 2]`` is the member that speaks
+    (counted from 1, 0 before the first step) and for how many steps it has.
 
     Args:
         members: first those that win a draw.
